@@ -46,8 +46,8 @@ static PyObject *use_of(PyObject *tensor, PyObject *entry) {
     return used;
 }
 
-/* Read a leaf as the node that is next in its slot. `used`: an item for USED, or NULL. Returns 1; 0 if its shape or dtype has changed, in
-   which case nothing was emitted; -1 with an exception set. */
+/* Read a leaf as the node that is next in its slot. `used`: an item for USED, or NULL. Returns 1; 0 if
+   its shape or dtype has changed, in which case nothing was emitted; -1 with an exception set. */
 static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *slot, PyObject *entry,
                    PyObject *used) {
     const Py_ssize_t *offset = calls->offset;
@@ -77,7 +77,7 @@ static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *sl
     return status;
 }
 
-/* Whether steps are distinguished. */
+/* Whether calls are counted within a step or a model call. */
 static int is_marked(Calls *calls) {
     return SLOT(calls->object[EMITTER], calls->offset[EMITTER_MARKED]) == Py_True;
 }
@@ -118,8 +118,9 @@ static PyObject *entry_like(Calls *calls, PyObject *cursor, PyObject *tensor, Py
     PyObject *entries = PyList_GetItem(*slot, 1);
     if (nth < 0 || !PyList_Check(entries) || nth >= PyList_Size(entries)) return NULL;
     PyObject *entry = PyList_GetItem(entries, nth);
-    if ((PyObject *)Py_TYPE(entry) != calls->object[ENTRY_TYPE]) return NULL;
-    return is_leaf(calls, entry) ? entry : NULL;
+    if ((PyObject *)Py_TYPE(entry) != calls->object[ENTRY_TYPE] || !is_leaf(calls, entry)) return NULL;
+    long long value = PyLong_AsLongLong(PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0));
+    return is_looped(calls, value) ? NULL : entry;
 }
 
 /* Like `read_again`, for a leaf that is not a parameter, outside of loops. */

@@ -243,6 +243,13 @@ static PyObject *place_of(Calls *calls, PyObject **state, int *varies) {
     return calls->starts || SLOT(cursor, offset[CURSOR_LOOP]) != calls->zero ? NULL : cursor;
 }
 
+/* Whether a value's node has run in rounds of a loop: a tensor with its id may be that of an earlier round,
+   and the tracer has to look. */
+static int is_looped(const Calls *calls, long long value) {
+    long long at = value - calls->base;
+    return at > 0 && at < calls->looped_room && calls->looped[at];
+}
+
 #include "call_reads.h"
 #include "call_gradients.h"
 
@@ -263,12 +270,6 @@ static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObjec
     if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
 }
 
-/* Whether a value's node has run in rounds of a loop: a tensor with its id may be that of an earlier round,
-   and the tracer has to look. */
-static int is_looped(const Calls *calls, long long value) {
-    return value - calls->base < calls->looped_room && calls->looped[value - calls->base];
-}
-
 /* Get the value ids of the inputs that are tensors; the first one without an id is read instead, and
    `reads` is incremented. Returns the number of tensors; -1 with an exception set, or without one if
    the tracer has to run the call. */
@@ -282,7 +283,7 @@ static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *cursor,
         if (kind != calls->object[TENSOR]) continue;
         PyObject *id = SLOT(inputs[i], calls->offset[TENSOR_VID]);
         long long number = id ? PyLong_AsLongLong(id) : 0;
-        if (number > calls->base && is_looped(calls, number)) return -1;
+        if (is_looped(calls, number)) return -1;
         if (number <= calls->base) {
             int again = read_again(calls, state, inputs[i]);
             if (again == 0) again = read_like(calls, state, cursor, inputs[i]);

@@ -297,7 +297,7 @@ class Run:
         self._active = True
         if self.info.level != "graph" and self._samples:
             self._sampler = Sampler(
-                self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.last_seq,
+                self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.progress,
                 step=lambda: (self.step, not self.emitter.resting),
                 threads=self.recorder.writer.threads, progress=lambda: self.bus.progress,
             )  # fmt: skip

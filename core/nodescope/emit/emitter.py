@@ -261,9 +261,10 @@ class Emitter(Steps):
 
     def steps_follow(self) -> None:
         """Note that the caller's caller begins a loop of steps: from now on, calls are counted as
-        in the last step, if there was one.
+        in the last step, if there was one. The loops around it are no rounds.
         """
-        self.marked = self.stepped
+        if self.outside is None:
+            self.marked = self.stepped
         self.loops.note_steps(sys._getframe(2))
 
     # Nodes

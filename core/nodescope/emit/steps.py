@@ -241,7 +241,7 @@ class Steps:
 
     def count_rounds(self) -> None:
         """Count calls within rounds of loops from now on, if that is possible."""
-        if not self.step_open:
+        if not self.step_open and self.outside is None:
             self.marked = self.stepped and not (self.counts_rounds and len(self.attachments) < 2)
 
     def optimizer_stepped(self) -> None:

@@ -31,7 +31,7 @@ from nodescope.engine.tensor import Tensor
 from nodescope.ir.identity import LOOPED, Cursor
 
 _MOST_PLACES: Final = 256  # a program may make its code, or its models, as it runs
-_OWN: Final = -2  # in place of the value id of an argument that an earlier call here returned
+_OWN: Final = -2  # in place of the id of an argument that an earlier call here has made or read
 
 _Place = tuple[int, int]
 """A line of the program, and a model."""
@@ -83,7 +83,7 @@ class ModelCalls:
 
     def note_long_loop(self, state: ThreadState) -> None:
         """Note that a loop in the call under way has had as many nodes as a loop may have."""
-        if state.call:
+        if 0 < state.call <= len(self._calls):
             self._calls[state.call - 1].has_long_loop = True
 
     def _run(self, state: State, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -91,16 +91,18 @@ class ModelCalls:
         if calls is None:
             return forward(*args, **kwargs)
         forget_reads(calls.reads)
-        read_before, cursor, results = len(self._used), state.cursor, {}
-        outside = self._emitter.begin_call(varied=calls.varied)
+        read_before, results = len(self._used), {}
+        home, cursor, outside = state.cursors, state.cursor, None
         try:
-            state.home, state.cursors, state.cursor = state.cursors, calls.cursors, None
+            outside = self._emitter.begin_call(varied=calls.varied)
+            state.home, state.cursors, state.cursor = home, calls.cursors, None
             state.call = calls.number
             result = forward(*args, **kwargs)
             results = self._results_of(calls, result)
         finally:
-            state.cursors, state.cursor, state.call = state.home, cursor, 0
-            calls.varied = self._emitter.end_call(outside)
+            state.cursors, state.cursor, state.call = home, cursor, 0
+            if outside is not None:
+                calls.varied = self._emitter.end_call(outside)
             read = self._used[read_before:]
             calls.reads = [item for item in read if item[1].node.role != "parameter"]
             self._used[read_before:] = [item for item in read if item[1].node.role == "parameter"]
@@ -113,6 +115,7 @@ class ModelCalls:
     ) -> _Calls | None:
         """The calls that this one is counted with; None if it is not counted like a step."""
         emitter = self._emitter
+        self._recover(state)
         if state.call or state.builder is not None or state.phase != "forward":
             return None
         if emitter.step_open or emitter.between_steps or emitter.resting:
@@ -124,19 +127,27 @@ class ModelCalls:
         if known is None or not emitter.is_alone(state):
             return None
         by_value, taken = emitter.identity.by_value, []
-        forget_rounds(arguments, emitter.base, by_value, leaves=False)
+        forget_rounds(arguments, emitter.base, by_value)
         for argument in arguments:
-            value = (
-                argument._vid if argument.__class__ is Tensor and hasattr(argument, "_vid") else 0
-            )
+            value = getattr(argument, "_vid", 0) if argument.__class__ is Tensor else 0
             entry = by_value.get(value)
             own = entry is not None and entry.call and self._calls[entry.call - 1].place == place
-            taken.append(_OWN if own else max(value, 0))
+            taken.append(_OWN if own else value if value > emitter.base else 0)
         calls = known.get(tuple(taken))
         if calls is None and len(known) < LOOPED:
             calls = known[tuple(taken)] = _Calls(place, len(self._calls) + 1)
             self._calls.append(calls)
         return None if calls is None or calls.has_long_loop else calls
+
+    def _recover(self, state: State) -> None:
+        """End a call that an interrupt has left as it was, or that is of an earlier run."""
+        emitter = self._emitter
+        if emitter.step_open:
+            return
+        if state.call and emitter.outside is None:
+            state.cursors, state.cursor, state.call = state.home, None, 0
+        elif emitter.outside is not None and not state.call and emitter.is_alone(state):
+            emitter.end_call(emitter.outside)
 
     def _results_of(self, calls: _Calls, result: Any) -> dict[int, Tensor]:
         """By value id, the results that a call has computed itself."""

@@ -20,9 +20,20 @@ ANEW: Final = -1
 
 _MOST: Final = 256  # results of a call that are looked at
 _DEEPEST: Final = 4
+_FEW: Final = 256  # reads that are kept although their leaves may be gone
 
 Read = tuple[weakref.ref[Tensor], Entry]
 """A leaf that was read, and the entry of its node."""
+
+
+def without_old_reads(reads: list[Read], many: int) -> int:
+    """Remove the reads of leaves that are gone, if there are more than ``many`` reads; return how
+    many there may be until the next time.
+    """
+    if len(reads) <= max(many, _FEW):
+        return many
+    reads[:] = [read for read in reads if read[0]() is not None]
+    return 2 * len(reads)
 
 
 def forget_reads(reads: Iterable[Read]) -> None:
@@ -38,7 +49,7 @@ def forget_reads(reads: Iterable[Read]) -> None:
 
 
 def forget_rounds(
-    inputs: Iterable[Any], base: int, by_value: Mapping[int, Entry], *, leaves: bool
+    inputs: Iterable[Any], base: int, by_value: Mapping[int, Entry], step: int = 0
 ) -> None:
     """Forget values of a loop's earlier rounds that later rounds have produced again.
 
@@ -46,7 +57,7 @@ def forget_rounds(
         inputs: The inputs of a call.
         base: Value ids up to this one belong to earlier runs.
         by_value: The entries by value id.
-        leaves: Whether to forget all leaves that were read in loops.
+        step: The step that runs, or 0; it forgets all leaves that it has not read itself.
     """
     for value in inputs:
         if value.__class__ is Tensor:
@@ -54,8 +65,10 @@ def forget_rounds(
             entry = by_value.get(vid) if vid > base else None
             if entry is None or not entry.recent:
                 continue
-            latest = entry.recent[: len(entry.outputs)]
-            if id(value.data) not in latest or (leaves and entry.node.family == "leaf"):
+            known = id(value.data) in entry.recent[: len(entry.outputs)]
+            if known and step and entry.node.family == "leaf":
+                known = entry.recent[-1] == -step
+            if not known:
                 value._vid = ANEW
 
 

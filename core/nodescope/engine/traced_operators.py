@@ -54,7 +54,7 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
         except (AttributeError, KeyError, IndexError):
             return run(op, (left, right), NO_ATTRS)
         demand = bus.demand
-        if not known or token is not emitter.steady or demand.starts or tracer.looped:
+        if not known or token is not emitter.steady or demand.starts or tracer.has_loops:
             return run(op, (left, right), NO_ATTRS)
         slot[0] = nth + 1
         step = emitter.step  # another thread may begin the next one in the meantime

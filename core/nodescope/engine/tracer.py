@@ -28,7 +28,7 @@ from nodescope.engine.model_calls import ModelCalls
 from nodescope.engine.native_calls import native_calls, note_read
 from nodescope.engine.run import Run, cause, explained, several
 from nodescope.engine.specs import attributes_of, dtype_name, given, is_loose, specs_of
-from nodescope.engine.stale_values import ANEW, Read, forget_reads, forget_rounds
+from nodescope.engine.stale_values import ANEW, Read, forget_reads, forget_rounds, without_old_reads
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.engine.traced_operators import observed_operator
@@ -102,9 +102,10 @@ class Tracer:
         self._times: TimesSink | None = None
         self.outputs: OutputsSink | None = None  # see `times`
         self._demand: object = None  # the bus's demand when looked up in this step
-        self.looped = False  # whether a node has run in rounds of a loop
-        # Leaves to be read anew in the next step; the program determines which stay alive.
+        self.has_loops = False  # whether a node has run in rounds of a loop
+        # Leaves that the next step reads anew; the program determines which of them stay alive.
         self.used: list[Read] = []
+        self._many_used = 0
         self.model_calls = ModelCalls(emitter, self.used)
         self.reads: dict[Any, Any] = {}  # with steps: see `note_read`
         self._read_again_ns = 0
@@ -161,6 +162,7 @@ class Tracer:
                 parameter = reference() if entry.node.role == "parameter" else None
                 if parameter is not None:
                     self._read_before[id(parameter)] = reference, entry
+            forget_reads([read for read in self.used if read[1].node.role != "parameter"])
             self.used.clear()
         now = self.bus.now_ns()
         if now >= self._read_again_ns:
@@ -375,8 +377,9 @@ class Tracer:
         Returns no ids if a tensor was written to: its current state has to take its place.
         """
         base = self.base
-        if self.looped:
-            forget_rounds(inputs, base, self.identity.by_value, leaves=self.emitter.step_open)
+        if self.has_loops:
+            step = self.emitter.step if self.emitter.step_open else 0
+            forget_rounds(inputs, base, self.identity.by_value, step)
         if len(inputs) == 2:  # most ops, unrolled
             a, b = inputs
             try:
@@ -449,7 +452,7 @@ class Tracer:
         return entry
 
     def _note_loop(self, entry: Entry) -> None:
-        self.looped = True
+        self.has_loops = True
         if self.calls is not None:
             self.calls.note_loop(entry.outputs)
 
@@ -527,13 +530,15 @@ class Tracer:
             bus.emit(NodeStarted(entry.node, (), step, state.thread, start))
         anew, tensor._vid = getattr(tensor, "_vid", 0) == ANEW, entry.outputs[0]
         if entry.loop or entry.recent:
-            entry.recent = (id(tensor.data),)
+            entry.recent = (id(tensor.data), *((-step,) if self.emitter.step_open else ()))
         data, spec = tensor.data, entry.values[0].spec
         if data.shape != spec.shape or dtype_name(data.dtype) != spec.dtype:
             self.reshape(entry, (data,))
-        if anew or entry.node.role == "parameter":
+        if (anew and (state.call or self.emitter.stepped)) or entry.node.role == "parameter":
             with self.emitter.lock:
                 self.used.append((weakref.ref(tensor), entry))
+                if not state.call:  # steps may never follow
+                    self._many_used = without_old_reads(self.used, self._many_used)
         times, now = self.times(), _now() - bus.origin_ns
         if times is not None:
             times(entry.node.id, step, state.thread, start, now)

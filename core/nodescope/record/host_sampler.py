@@ -105,7 +105,7 @@ class Sampler:
     Args:
         emit: Takes each `HostSpan`.
         now_ns: The clock of the run.
-        seq: A number that grows whenever a node has run and an event tells of it.
+        seq: A number that changes whenever a node has run and was noted, or an event told of it.
         progress: Gives a function that returns a number that changes whenever a node has run of
             which no event tells yet, and -1 while one runs of which no frame tells; or None.
         step: The training step, and whether it is observed.

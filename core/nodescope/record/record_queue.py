@@ -112,6 +112,11 @@ class RecordQueue:
         self.number_times()
         return self.seq
 
+    @property
+    def progress(self) -> int:
+        """A number that changes whenever something is noted or queued; to read it takes no lock."""
+        return self.seq + len(self._times)
+
     def _writes(self) -> bool:
         """Whether the queue is being emptied."""
         return not (self.off or self.forked or self.stuck())

@@ -12,6 +12,8 @@ import pytest
 
 import nodescope as ns
 from nodescope import native, nn, optim
+from nodescope.emit.emitter import Emitter
+from nodescope.engine import dispatch_mode
 from nodescope.events import GraphExtended, NodeFinished
 from nodescope.ir.identity import LOOPED
 from tests.core.engine.events_of import Events, observed
@@ -427,3 +429,99 @@ def test_results_of_compiled_functions_are_told_apart(after_steps: bool) -> None
         results = [doubled(ns.tensor(array(2, 4, seed=number))) for number in range(3)]
         np.sum(results[0] - results[1] * results[2])
     assert_true_inputs(events)
+
+
+def test_results_that_a_compiled_function_makes_or_passes_on() -> None:
+    made = ns.compile(lambda x: (x * 2.0, ns.tensor([1.0, 2.0]), x))
+    with observed() as events:
+        for number in range(4):
+            first, second, same = made(ns.tensor(array(2, seed=number)))
+            np.sum(first * second + same)
+    assert_true_inputs(events)
+
+
+@pytest.mark.usefixtures("road")
+def test_a_step_reads_each_leaf_once() -> None:
+    with observed() as events:
+        kept = [np.tanh(ns.tensor(array(2, 4)))]
+        kept += [np.tanh(ns.tensor(array(2, 4, seed=number))) for number in range(1, 4)]
+        before = len(events.all)
+        for _ in ns.steps(range(4)):
+            kept[1] + kept[2]
+    assert_true_inputs(events)
+    ran = [event for event in events.all[before:] if isinstance(event, NodeFinished)]
+    assert [event.node.op for event in ran] == ["tensor", "tensor", "add"] * 4
+    assert len({event.node.id for event in ran}) == 3
+
+
+@pytest.mark.usefixtures("road")
+@pytest.mark.parametrize("left_out", [(2, 4, 6, 8), (1, 4), (4, 8), ()])
+def test_steps_that_run_unobserved_lose_no_leaf(left_out: tuple[int, ...]) -> None:
+    with observed() as events:
+        events.bus.leaves_out = lambda step, _: int(step in left_out)
+        kept = [np.tanh(ns.tensor(array(2, 4, seed=number))) for number in range(4)]
+        for _ in range(2):
+            for x in ns.steps(kept):
+                np.sum(np.sin(x) * x)
+            np.sum(kept[0] * kept[3])
+    assert_true_inputs(events)
+
+
+def test_what_is_read_anew_outside_of_steps_is_not_remembered() -> None:
+    with observed(), ns.no_grad():
+        model, kept = Block(), [ns.tensor(array(2, 4))] * 3
+        tracer = dispatch_mode.attending()
+        many = []
+        for number in range(2 * ROUNDS):
+            kept = [np.tanh(kept[0] * 0.5) + kept[2], *kept[:2]]
+            model(kept[1])
+            if number >= ROUNDS:
+                many.append(len(tracer.used))
+    assert len(set(many)) == 1
+
+
+def test_a_compiled_function_in_a_loop_in_a_model_has_few_nodes() -> None:
+    doubled = ns.compile(lambda x: np.tanh(x) * 2.0)
+
+    class Model(nn.Module):
+        def forward(self, x: Any) -> Any:
+            for _ in range(ROUNDS):
+                x = doubled(x)
+            return x
+
+    model = Model()
+    with observed() as events, ns.no_grad():
+        for number in range(3):
+            model(ns.tensor(array(2, 4, seed=number)))
+    assert_true_inputs(events)
+    assert len(defined(events)) < 5 * LOOPED
+
+
+def test_an_interrupted_call_leaves_the_counts_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Block()
+    begin = Emitter.begin_call
+
+    def interrupted(self: Emitter, *, varied: bool) -> Any:
+        begin(self, varied=varied)
+        raise KeyboardInterrupt
+
+    def evaluate() -> None:
+        for number in range(4):
+            model(ns.tensor(array(2, 4, seed=number)))
+
+    with observed() as events, ns.no_grad():
+        evaluate()
+        monkeypatch.setattr(Emitter, "begin_call", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate()
+        monkeypatch.setattr(Emitter, "begin_call", begin)
+        evaluate()
+        many = len(defined(events))
+        evaluate()
+        tracer = dispatch_mode.attending()
+        assert tracer.emitter.outside is None
+        assert not tracer.emitter.marked
+    assert_true_inputs(events)
+    assert len(defined(events)) - many < 8  # the nodes of another line

@@ -141,6 +141,9 @@ class Watched:
         if emitter.step_open or call:
             epoch, nth = self._calls
             nth = nth + 1 if epoch is tracer.epoch else 0
+            if call and nth == LOOPED:
+                nth -= 1
+                tracer.model_calls.note_long_loop(current())
             self._calls = tracer.epoch, nth
         else:
             key += "@outside" * emitter.stepped
@@ -166,7 +169,8 @@ class Watched:
         if tracer.emitter.step_open or self.latest is None:
             return
         key, _ = self.latest
-        now = {tensor._vid: tensor for tensor in tensors_in(result) if tensor._vid in computed}
+        results = [(getattr(tensor, "_vid", 0), tensor) for tensor in tensors_in(result)]
+        now = {value: tensor for value, tensor in results if value in computed}
         forget_results(self._results.get(key, ()), now)
         self._results[key] = [*map(weakref.ref, now.values())]
 
@@ -304,8 +308,8 @@ class _Run:
                  state.recording, state.cursors)  # fmt: skip
         state.recording = False
         try:
-            if tracer.looped:
-                forget_rounds(feeds, tracer.base, tracer.identity.by_value, leaves=False)
+            if tracer.has_loops:
+                forget_rounds(feeds, tracer.base, tracer.identity.by_value)
             values = self._leaves(feeds)
             input_ids = tuple(getattr(values[value], "_vid", 0) for value in watched.graph.inputs)
             taped = saved[5] and any(getattr(feed, "edge", None) is not None for feed in feeds)
