@@ -120,6 +120,8 @@ class ModelCalls:
             return None
         if emitter.step_open or emitter.between_steps or emitter.resting:
             return None
+        if len(emitter.attachments) > 1:  # other libraries' values belong to a step
+            return None
         place = emitter.place(), id(getattr(forward, "__self__", forward))
         known = self._places.get(place)
         if known is None and len(self._places) < _MOST_PLACES:

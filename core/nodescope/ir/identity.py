@@ -56,7 +56,7 @@ class Entry:
         loop: The number of the loop in whose rounds it is counted, or 0.
         call: The number of the model calls in which it is counted, or 0.
         recent: In a loop: identities of the arrays from its last two executions or, for a leaf, of
-            those that it holds.
+            the one that it holds, and less than 0, the step that read it.
         derivatives: Where gradients of its values are computed, as a scope and the node's id; kept
             by whoever looked it up, else None.
         given: The source of the node's attributes, in its definer's form; None if unknown.
