@@ -15,6 +15,7 @@ import nodescope as ns
 from nodescope import nn, optim
 from nodescope.api import Run
 from nodescope.debug.why import render, why
+from nodescope.emit import steps
 from nodescope.engine import tracer
 from nodescope.errors import ShapeError
 from nodescope.protocol import Breakpoint
@@ -220,7 +221,10 @@ def no_call_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_call_wanted")
-def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "LEAST_FETCH_NS", 0)  # short calls have a span, too
     free = evaluate()
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
         governed = evaluate()
@@ -239,6 +243,27 @@ def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(tmp_path: Path) -> 
     assert ran["evaluation"] >= 60  # Operations outside of the calls are observed.
     assert len(spans) == 58
     assert all(span.file.endswith("test_governed_steps.py") for span in spans)
+
+
+@pytest.mark.usefixtures("no_call_wanted")
+def test_calls_are_left_out_in_a_program_without_steps(tmp_path: Path) -> None:
+    layer = nn.Linear(6, 3, rng=np.random.default_rng(3), init=nn.glorot)
+
+    def answers() -> list[Any]:
+        with ns.no_grad():
+            return [layer(ns.tensor(np.full((2, 6), number))).numpy() for number in range(60)]
+
+    free = answers()
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
+        governed = answers()
+    np.testing.assert_array_equal(free, governed)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        result = recording.governed()
+        ops = {item.node.id: item.node.op for item in recording.nodes()}
+        ran = Counter(ops[execution.node] for execution in recording.executions())
+    assert result is not None
+    assert (result.calls, result.calls_left_out) == (60, 58)
+    assert ran["matmul"] == ran["add"] == 2
 
 
 @pytest.mark.usefixtures("no_call_wanted")

@@ -22,7 +22,7 @@ from nodescope.events import Bus, HostSpan, LossesKnown, StepFinished, StepStart
 from nodescope.ir.identity import Identity
 from nodescope.polling_lock import polling_lock
 
-# Fetching an item, or compiling, is emitted if it takes at least this long.
+# Fetching an item, compiling, or a call that ran unobserved is emitted if it takes this long.
 LEAST_FETCH_NS = 50_000
 
 _now = time.perf_counter_ns
@@ -301,11 +301,11 @@ class Steps:
         """Run a call of a module that no other module owns. It may run unobserved, see
         `Bus.leaves_out`.
 
-        Calls run unobserved only after the first step and outside of steps. Gradients of such a
+        Calls run unobserved only outside of steps. Gradients of such a
         call would flow to nodes that were never emitted, so the caller ensures that there are none.
         """
         bus = self.bus
-        if bus.leaves_out is None or self.step_open or self._calling or not self.step:
+        if bus.leaves_out is None or self.step_open or self._calling:
             return call()
         self._calling = True
         left_out, ended = bus.leave_out(1, "call"), -1
@@ -367,8 +367,10 @@ class Steps:
                 self.on_rest(resting)
 
     def _tell_left_out(self, start_ns: int) -> None:
-        """Emit that a call ran unobserved."""
-        file, line, function = calling_line()
-        span = HostSpan("unobserved", current().thread, self.step, start_ns, self.bus.now_ns(),
-                        file, line, function)  # fmt: skip
-        self.bus.emit(span)
+        """Emit that a call ran unobserved, unless it was short."""
+        now = self.bus.now_ns()
+        if now - start_ns >= LEAST_FETCH_NS:
+            file, line, function = calling_line()
+            span = HostSpan("unobserved", current().thread, self.step, start_ns, now,
+                            file, line, function)  # fmt: skip
+            self.bus.emit(span)

@@ -71,13 +71,11 @@ class Governor:
         self.limit = limit
         self.sampling = StepSampling(limit, **({} if chosen else _BY_DEFAULT))
         self._bus, self._tell, self._chosen, self._concluded = bus, tell, chosen, False
-        # By node, what was left out, and executions since its last row; and in all, the outputs
-        # whose statistics were requested.
+        # By node, what was left out, and executions since its last row; all outputs wanted.
         self._rows: dict[int, LeftOut] = {}
         self._unsaid: Counter[int] = Counter()
         self._values = 0
-        # Of the run: the time spent recording, its part for nodes whose level the user chose, and
-        # the assumed cost of making events.
+        # Of the run: time spent recording, in part by the user's choice; assumed cost of events.
         self._spent_ns = self._by_hand_ns = self._traced_ns = 0.0
         self._tracing_ns = STEPLESS_TRACING_NS
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
@@ -230,7 +228,7 @@ class Governor:
         self.notes = self.step > 0 and detail == "whole"  # without steps, executions end stretches
         if unit == "call" and not unobserved:
             self._recorder.call_begins()
-        if detail != self._levels.detail:
+        if detail != self._levels.detail and not unobserved:
             self._levels.detail = detail
             self.demand()
         self.tell_counts(_TELLING_NS)

@@ -19,6 +19,7 @@ _OWING = 0.25  # the same while the run as a whole is above the limit
 _MOST_SAVED = 3.0  # largest allowance that can be saved up, in observed steps
 _LEAST_GAIN = 0.02  # least share of its allowance that a step adds, whatever leaving it out costs
 _LEAST_OWN = {True: 0.01, False: 0.05}  # least share of the program's own time, if measured or not
+_MOST_TRACING = 0.85  # largest share of the time beside the recorder that making events takes
 _DEFINING_NS = 60_000.0  # assumed cost of the first execution of a node
 _DOUBT = 4.0  # factor by which assumed costs may be wrong
 _INTERVAL, _SERIES = 128, 2  # steps between series of references; references in a series
@@ -107,6 +108,8 @@ class StepSampling:
     def outside(self, cost: StepCost, what: str = "") -> None:
         """Add the cost of something that ran, in a step or outside."""
         before_ns = self.program_ns if what else 0.0
+        most_ns = _MOST_TRACING * max(cost.wall_ns - cost.spent_ns, 0.0)
+        cost = cost._replace(tracing_ns=min(cost.tracing_ns, most_ns))
         if cost.tracing_ns:
             self.in_row, self._in_row_ns = 0, 0.0
             if not self.model.references:  # `model.tracing` does not include the writer yet
@@ -126,8 +129,7 @@ class StepSampling:
         many = left_out or 1
         kind: Kind = "observed"
         if left_out:
-            # Judged by the model, not by this step's own length: with steps of two kinds, all
-            # references would be of the longer kind.
+            # Not this step's own length: of two kinds of steps, only longer ones would count.
             long = self.model.plain_ns >= _LONG_NS
             warm = self.in_row >= SETTLING or self._in_row_ns >= _SETTLED_NS or long
             warm = warm or self._since_reference >= 2 * _INTERVAL  # in loops of a step or two
@@ -174,9 +176,7 @@ class StepSampling:
         return not self._sought and (within or self._missing_ns() <= 0)
 
     def left_out_for_certain(self) -> int:
-        """How many more steps are unobserved because the allowance cannot suffice earlier: a few,
-        and none if steps are long or disturbed.
-        """
+        """How many more steps cannot be observed yet: few, and none if long or disturbed."""
         if self.in_row < SETTLING:
             return 0
         many = min(self._missing_ns() / self._gain_ns - 1, _MOST_TOGETHER)
