@@ -37,9 +37,9 @@ TOGETHER_TRACING_NS, READING_NS = 1_500.0, 0.1  # if reported together; for each
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
 _BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
 _FEW_NODES, _MOST_NODES = 100, 10_000  # nodes in a document during the run, and at its end
-_TELLING_NS, _STRETCH_NS = 2_000_000_000, 20_000_000  # interval of documents; length of a stretch
-_LEAVING_OUT_NS = 20_000  # cost of leaving out a step, without that of a decision about it
-_LEAVING_OUT_SHARE = 0.2  # the upper limit of that cost, as a share of the step
+# Interval of documents; length of a stretch; without steps, that of a call before it is cut.
+_TELLING_NS, _STRETCH_NS, _CALL_NS = 2_000_000_000, 20_000_000, 1_000_000_000
+_LEAVING_OUT_NS, _LEAVING_OUT_SHARE = 20_000, 0.2  # cost of leaving out a step; at most this of it
 _IN_VAIN = 10  # consecutive stretches of counts above the limit after which it cannot be met
 _WORTH_SAYING, _RELIABLE = 0.9, 12  # share of observed steps, and references, to tell the user
 
@@ -165,7 +165,9 @@ class Governor:
         if idle or not (inside or (unit == "step" and begins > 0)):
             return 0
         with self._deciding:
-            self._stretch_end_ns = math.inf  # nodes are now recorded as asked
+            # With steps, nodes are recorded as asked from now on.
+            steps, length_ns = self.step or unit == "step", _CALL_NS if begins > 0 else _STRETCH_NS
+            self._stretch_end_ns = math.inf if steps else self._bus.ran_ns() + length_ns
             self._broken = begins < 0 and self._unobserved
             self._close()
             leave = begins > 0 and self._may_leave_out(unit)

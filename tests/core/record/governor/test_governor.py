@@ -517,6 +517,32 @@ def test_one_decision_for_several_short_steps(
         assert left_out[broke - 1 : broke + 1] == [True, False]
 
 
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_long_call_of_a_program_without_steps_is_cut_into_stretches(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    governor, recorder = governed_by(clock, tmp_path, monkeypatch, 1.2)
+    monkeypatch.setattr(governor_module, "_CALL_NS", 2_000_000)
+    monkeypatch.setattr(governor_module, "_STRETCH_NS", 1_000_000)
+    graph = chain(["x"])
+    recorder.emit(graph)
+    for step in range(steps):
+        clock.leave_out(step + 1)
+        clock.leave_out(0)
+    details: list[Detail] = []
+    assert not clock.leave_out(1, "call")
+    for _ in range(1000):
+        clock.now += 8_000  # of which making the event is assumed to take most
+        recorder.emit(finished(graph.nodes[0], np.zeros(1), at=clock.now - 500))
+        details.append(recorder.levels.detail)
+    clock.leave_out(0, "call")
+    assert details[:240] == ["whole"] * 240
+    assert ("counted" in details) == (not steps)  # a call after steps is seen whole
+    assert governor.sampling.calls == 1
+    assert recorder.close()
+
+
 def test_the_cost_is_reported_while_every_step_must_be_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
