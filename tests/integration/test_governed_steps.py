@@ -224,7 +224,7 @@ def no_call_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "LEAST_FETCH_NS", 0)  # short calls have a span, too
+    monkeypatch.setattr(steps, "LEAST_SPAN_NS", 0)  # short calls have a span, too
     free = evaluate()
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
         governed = evaluate()

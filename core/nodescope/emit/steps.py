@@ -22,8 +22,8 @@ from nodescope.events import Bus, HostSpan, LossesKnown, StepFinished, StepStart
 from nodescope.ir.identity import Identity
 from nodescope.polling_lock import polling_lock
 
-# Fetching an item, compiling, or a call that ran unobserved is emitted if it takes this long.
-LEAST_FETCH_NS = 50_000
+# The shortest fetching of an item, compiling, or unobserved call that is emitted as a span.
+LEAST_SPAN_NS = 50_000
 
 _now = time.perf_counter_ns
 
@@ -280,7 +280,7 @@ class Steps:
         """Emit that the program waited for the item of the next step, unless the wait was short."""
         bus = self.bus
         now = _now()
-        if now - asked_ns < LEAST_FETCH_NS:
+        if now - asked_ns < LEAST_SPAN_NS:
             return
         file, line, function = calling_line()
         start = max(asked_ns - bus.origin_ns, 0)
@@ -292,7 +292,7 @@ class Steps:
     def compiled(self, name: str, file: str, line: int, start_ns: int) -> None:
         """Emit that a function was traced, or its graph compiled, since ``start_ns``."""
         bus, end_ns = self.bus, _now()
-        if end_ns - start_ns >= LEAST_FETCH_NS:
+        if end_ns - start_ns >= LEAST_SPAN_NS:
             times = (max(start_ns - bus.origin_ns, 0), end_ns - bus.origin_ns)
             thread = current().thread
             bus.emit(HostSpan("compiling", thread, self.step, *times, file, line, name))
@@ -301,8 +301,8 @@ class Steps:
         """Run a call of a module that no other module owns. It may run unobserved, see
         `Bus.leaves_out`.
 
-        Calls run unobserved only outside of steps. Gradients of such a
-        call would flow to nodes that were never emitted, so the caller ensures that there are none.
+        Calls run unobserved only outside of steps. Gradients of such a call would flow to nodes
+        that were never emitted, so the caller ensures that there are none.
         """
         bus = self.bus
         if bus.leaves_out is None or self.step_open or self._calling:
@@ -369,7 +369,7 @@ class Steps:
     def _tell_left_out(self, start_ns: int) -> None:
         """Emit that a call ran unobserved, unless it was short."""
         now = self.bus.now_ns()
-        if now - start_ns >= LEAST_FETCH_NS:
+        if now - start_ns >= LEAST_SPAN_NS:
             file, line, function = calling_line()
             span = HostSpan("unobserved", current().thread, self.step, start_ns, now,
                             file, line, function)  # fmt: skip

@@ -65,7 +65,8 @@ class ModelCalls:
 
     Args:
         emitter: The run's emitter.
-        used: The leaves to be read anew in the next step; those of a call are moved to its line.
+        used: The leaves to be read anew in the next step; those that a call reads are taken out,
+            since the next such call reads them anew.
     """
 
     def __init__(self, emitter: Emitter, used: list[Read]) -> None:

@@ -589,7 +589,7 @@ class Tracer:
     def counted_calls(self) -> Any:
         """The native core's part if it may run a backward pass, else None.
 
-        Without steps, the loop of a pass counts as a loop, which is known by its frame.
+        Outside of steps, the loop of a pass counts as a loop, which is known by its frame.
         """
         return self.calls if self.emitter.marked else None
 

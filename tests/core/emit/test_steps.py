@@ -239,7 +239,7 @@ def test_where_the_program_marks_its_steps_the_library_does_not() -> None:
 def test_a_call_outside_of_steps_may_go_unobserved(
     least_ns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps_module, "LEAST_FETCH_NS", least_ns)
+    monkeypatch.setattr(steps_module, "LEAST_SPAN_NS", least_ns)
     steps, told, attachment = fresh()
     steps.begin_step()
     steps.end_step()
