@@ -134,8 +134,8 @@ class ModelCalls:
         for argument in arguments:
             value = getattr(argument, "_vid", 0) if argument.__class__ is Tensor else 0
             entry = by_value.get(value)
-            own = entry is not None and entry.call and self._calls[entry.call - 1].place == place
-            taken.append(_OWN if own else value if value > emitter.base else 0)
+            is_own = entry is not None and entry.call and self._calls[entry.call - 1].place == place
+            taken.append(_OWN if is_own else value if value > emitter.base else 0)
         calls = known.get(tuple(taken))
         if calls is None and len(known) < LOOPED:
             calls = known[tuple(taken)] = _Calls(place, len(self._calls) + 1)

@@ -195,7 +195,7 @@ def of_several_models(model: Any) -> Any:
     totals = []
     for number in range(ROUNDS // 3):
         x = ns.tensor(array(2, 4, seed=number))
-        one, *others = [each(x) for each in models]
+        one, *others = [block(x) for block in models]
         totals.append(np.sum(one - others[0] * others[1]).numpy())
     return totals
 
