@@ -32,6 +32,12 @@ test("a new run of the same program is shown at once, and announced", () => {
   expect(newRun.offered()).toBeUndefined();
 });
 
+test("a new run that is over when the page first hears of it is shown as well", () => {
+  store.runsChanged([over]);
+  store.runsChanged([over, { ...next, state: "finished", status: 0 }]);
+  expect(store.runId()).toBe(NEXT);
+});
+
 test("a run with a selection stays, and the new run is offered", () => {
   store.select({ kind: "node", id: 2 });
   store.runsChanged([over, next]);

@@ -27,7 +27,7 @@ export function createNewRun(store: Store): NewRun {
   createEffect(
     on(store.runs, (runs) => {
       const begun = runs
-        .filter((run) => run.state === "live" && listed?.has(run.id) === false)
+        .filter((run) => beganHere(run) && listed?.has(run.id) === false)
         .sort((a, b) => b.started_unix_ns - a.started_unix_ns)[0];
       if (runs.length > 0) listed = new Set([...(listed ?? []), ...runs.map((run) => run.id)]);
       const shown = runs.find((run) => run.id === store.runId());
@@ -56,6 +56,14 @@ export function createNewRun(store: Store): NewRun {
 /** The offer, as a sentence. */
 export function offerWords(run: RunInfo): string {
   return `A new run of ${printable(run.name, 60)} began at ${formatClock(run.started_unix_ns / 1e6)}.`;
+}
+
+/**
+ * Whether the program sent the run to this server: a recording may be opened at any time. A short
+ * run may be over when the page first hears of it.
+ */
+function beganHere(run: RunInfo): boolean {
+  return run.state === "live" || run.state === "finished";
 }
 
 function sameProgram(a: RunInfo, b: RunInfo): boolean {
