@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+TIMEOUT_S = 270.0  # the longest takes 40 s on an idle machine
+
+pytestmark = pytest.mark.timeout(TIMEOUT_S + 10)
 
 
 def output_of(sample: str, *arguments: str, cwd: Path) -> str:
     """Run a sample, and return its output. It must neither fail nor warn."""
     done = subprocess.run(
         [sys.executable, str(SAMPLES / sample), *arguments],
-        cwd=cwd, capture_output=True, text=True, timeout=110, check=False,
+        cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
