@@ -44,7 +44,7 @@ static int64_t place(const Block *blocks, const int64_t *rows, Py_ssize_t many, 
             for (int tries = 0; tries < TRIES; tries++) {
                 at = known + ((mark + (uint64_t)tries) & (most - 1));
                 if (!at->nbytes) break;
-                if (at->nbytes == nbytes && !memcmp(at->data, data, (size_t)nbytes)) {
+                if (at->nbytes == nbytes && (at->data == data || !memcmp(at->data, data, (size_t)nbytes))) {
                     starts[i] = at->start;
                     goto next;
                 }

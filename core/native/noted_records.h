@@ -3,7 +3,9 @@
    size of the record in bytes; node, step, thread, start, end; number of inputs and of outputs; the
    identities of both; then for each output: value, type, number of dimensions, bytes of what follows,
    shape, strides, and the elements in C order, padded to a multiple of eight bytes. If its type is
-   marked as DIGESTED, a `Digest` takes the place of the elements. */
+   marked as DIGESTED, a `Digest` takes the place of the elements; if it is marked as REPEATED, the
+   number of an earlier output does, whose elements and type are the same. Outputs are numbered from 0 on
+   among the records that are taken together. */
 #ifndef NODESCOPE_NOTED_RECORDS_H
 #define NODESCOPE_NOTED_RECORDS_H
 
@@ -18,6 +20,7 @@
 #define MOST_AXES 8
 #define HEAD 8       /* number of int64 in a record before the identities */
 #define DIGESTED 256 /* added to a type */
+#define REPEATED 512 /* added to a type */
 
 /* The statistics of an output whose elements are not kept. Computing them while the elements are in the
    processor's caches takes little longer than the copy from which they would be computed later. */

@@ -8,7 +8,9 @@
 
 #define SPECS 256 /* most pairs of type and shape that are distinguished at a time */
 #define EXECUTION 7  /* number of int64 per execution: see `summarise_noted` */
-#define OUTPUT 14    /* and per output */
+#define OUTPUT 14    /* and per output: */
+#define IDENTITY 4   /* seq, value, step, index of its type and shape */
+#define FACTS 8      /* and counts of NaN, Inf, zeros and finite elements, type, bytes, block, offset */
 #define OTHERS 3     /* how many kinds of outputs are counted */
 
 /* int64 of which it is not known beforehand how many there are. */
@@ -57,6 +59,7 @@ static int is_sound(const Block *block, Py_ssize_t place, int bins) {
         int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
         if (words > left) return 0;
         if (at[1] & DIGESTED && (at[3] != sizeof(Digest) || bins != FLOAT_BINS)) return 0;
+        if (at[1] & REPEATED && at[3] != 8) return 0;
         left -= words;
         at += words;
     }
@@ -69,7 +72,7 @@ typedef struct {
     int64_t count;
 } Kinds;
 
-/* A type without its mark. */
+/* A type without its marks. */
 static int64_t type_of(int64_t code) { return code & (DIGESTED - 1); }
 
 /* The index of an output's type and shape among the distinct ones; -1 without memory. `specs` takes a new
@@ -137,11 +140,42 @@ static int was_in_order(const int64_t *at, int64_t bytes) {
     return 1;
 }
 
-/* Append an output to the columns; returns what follows it in its block, or NULL without memory. */
-static const int64_t *add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_block,
-                                 const char *block, int bins, Kinds *kinds, Columns *to) {
-    int dimensions = (int)at[2], unsafe = 0;
-    const char *content = (const char *)(at + 4 + 2 * dimensions);
+/* Whether an output that is the `nth` of its block can repeat the `earlier` one. */
+static int is_earlier(const int64_t *at, int64_t earlier, int64_t nth, const Columns *to) {
+    if (earlier < 0 || earlier >= nth) return 0;
+    const int64_t *facts = to->outputs - OUTPUT * (nth - earlier) + IDENTITY;
+    return facts[4] == type_of(at[1]);
+}
+
+/* Append an output's row to the columns, whose statistics are there already. `facts` has FACTS int64 of
+   the row: from the number of NaN up to the offset of the elements. 0 without memory. */
+static int add_row(const int64_t *at, int64_t seq, int64_t step, const int64_t *facts, Kinds *kinds,
+                   int bins, Columns *to) {
+    int64_t dimensions = at[2], bytes = facts[5];
+    int64_t kind = kind_of(at, bytes, kinds, &to->specs), in_order = was_in_order(at, bytes);
+    int64_t *sizes = grown(&to->shapes, 2 * dimensions);
+    if (kind < 0 || !sizes) return 0;
+    memcpy(sizes, at + 4, (size_t)(16 * dimensions));
+    const int64_t identity[IDENTITY] = {seq, at[0], step, kind};
+    memcpy(to->outputs, identity, sizeof identity);
+    memcpy(to->outputs + IDENTITY, facts, FACTS * sizeof *facts);
+    to->outputs[IDENTITY + FACTS] = in_order;
+    to->outputs[IDENTITY + FACTS + 1] = dimensions;
+    to->outputs += OUTPUT;
+    to->counts[0] += facts[3] < 0;
+    to->counts[1] += facts[0] || facts[1];
+    to->counts[2] += !in_order;
+    to->moments += 5;
+    to->previews += PREVIEW;
+    to->histograms += bins;
+    return 1;
+}
+
+/* Append an output to the columns; 0 without memory. */
+static int add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_block, const char *block,
+                      int bins, Kinds *kinds, Columns *to) {
+    int unsafe = 0;
+    const char *content = (const char *)(at + 4 + 2 * at[2]);
     Digest digest;
     if (at[1] & DIGESTED) {
         memcpy(&digest, content, sizeof digest);
@@ -150,32 +184,27 @@ static const int64_t *add_output(const int64_t *at, int64_t seq, int64_t step, i
         memset(to->histograms, 0, (size_t)bins * sizeof(uint64_t));
         unsafe = summarise_copy(at, bins, &digest, to->histograms);
     }
-    int in_order = was_in_order(at, digest.bytes);
-    int64_t kind = kind_of(at, digest.bytes, kinds, &to->specs);
-    int64_t *sizes = grown(&to->shapes, 2 * dimensions);
-    if (kind < 0 || !sizes) return NULL;
-    memcpy(sizes, at + 4, (size_t)(16 * dimensions));
-    int64_t row[OUTPUT] = {seq, at[0], step, kind, digest.nan, digest.inf, digest.zero,
-                           unsafe ? -1 : digest.finite, type_of(at[1]), digest.bytes,
-                           nth_block, content - block, in_order, dimensions};
-    memcpy(to->outputs, row, sizeof row);
-    to->outputs += OUTPUT;
-    to->counts[0] += unsafe;
-    to->counts[1] += digest.nan || digest.inf;
-    to->counts[2] += !in_order;
     memcpy(to->moments, digest.moments, sizeof digest.moments);
-    to->moments += 5;
     memcpy(to->previews, digest.preview, sizeof digest.preview);
-    to->previews += PREVIEW;
-    to->histograms += bins;
-    return (const int64_t *)(content + padded(at[3]));
+    const int64_t facts[FACTS] = {digest.nan, digest.inf, digest.zero, unsafe ? -1 : digest.finite,
+                                  type_of(at[1]), digest.bytes, nth_block, content - block};
+    return add_row(at, seq, step, facts, kinds, bins, to);
+}
+
+/* The same for an output that repeats an earlier one, whose row is so many rows before. */
+static int add_repeated(const int64_t *at, int64_t seq, int64_t step, int64_t before, int bins,
+                        Kinds *kinds, Columns *to) {
+    memcpy(to->moments, to->moments - 5 * before, 5 * sizeof *to->moments);
+    memcpy(to->previews, to->previews - PREVIEW * before, PREVIEW * sizeof *to->previews);
+    memcpy(to->histograms, to->histograms - bins * before, (size_t)bins * sizeof *to->histograms);
+    return add_row(at, seq, step, to->outputs - OUTPUT * before + IDENTITY, kinds, bins, to);
 }
 
 static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, int bins, Columns *to) {
     Kinds kinds = {.count = 0};
     for (int64_t nth_block = 0; nth_block < count; nth_block++) {
         const Block *block = blocks + nth_block;
-        int64_t seq = firsts[nth_block];
+        int64_t seq = firsts[nth_block], nth = 0;
         for (Py_ssize_t place = block->begin; place < block->end; seq++) {
             const int64_t *at = (const int64_t *)(block->start + place);
             if (!is_sound(block, place, bins)) return MALFORMED;
@@ -191,9 +220,15 @@ static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, in
             memcpy(identities, at + HEAD, (size_t)(8 * (reads + gives)));
             place += at[0];
             at += HEAD + reads + gives;
-            for (int64_t i = 0; i < gives; i++) {
-                at = add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
-                if (!at) return NO_MEMORY;
+            for (int64_t i = 0; i < gives; i++, nth++) {
+                const int64_t *content = at + 4 + 2 * at[2];
+                int repeats = !!(at[1] & REPEATED);
+                if (repeats && !is_earlier(at, *content, nth, to)) return MALFORMED;
+                int added = repeats
+                    ? add_repeated(at, seq, step, nth - *content, bins, &kinds, to)
+                    : add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
+                if (!added) return NO_MEMORY;
+                at = content + padded(at[3]) / 8;
             }
         }
     }

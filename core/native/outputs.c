@@ -13,6 +13,15 @@
    thread, and no statistics. For smaller ones the event would take longer than the statistics. */
 #define LARGE (1 << 20)
 #define KINDS 8
+#define SMALLEST 64 /* bytes; smaller outputs are not compared with earlier ones */
+#define RECENT 64
+
+/* An output that was copied: where its elements were in the program's memory, and where the copy is. */
+typedef struct {
+    const char *data;
+    Py_ssize_t nbytes, copy, nth;
+    int code;
+} Recent;
 
 typedef struct {
     PyObject_HEAD
@@ -29,6 +38,7 @@ typedef struct {
     int kind;
     PyObject *array;           /* the class of arrays that are laid out as expected, or NULL */
     char *scratch;             /* `LARGE` bytes, or NULL */
+    Recent recent[RECENT];     /* outputs among the records that were not taken yet, by address */
 } NotedOutputs;
 
 static PyTypeObject *outputs_type;
@@ -150,27 +160,42 @@ static int strides_of(const Py_buffer *view, int64_t *strides) {
     return 0;
 }
 
+/* The place in `recent` of elements in C order. */
+static Recent *place_of(NotedOutputs *self, const Py_buffer *view) {
+    uint64_t address = (uint64_t)(uintptr_t)view->buf >> 4;
+    return &self->recent[address * 0x9e3779b97f4a7c15u >> 32 & (RECENT - 1)];
+}
 
-/* Make room for a record, by having earlier records taken. Returns 1, 0 if there is no room, or -1
-   with an exception set. */
+/* The earlier output with the same elements in the same memory, such as that of a reshape; else NULL.
+   Comparing them takes no longer than copying them, and their statistics are computed once. */
+static const Recent *repeated(NotedOutputs *self, const Py_buffer *view, int code) {
+    if (view->len < SMALLEST || bytes_in_order(view) < 0) return NULL;
+    const Recent *earlier = place_of(self, view);
+    if (earlier->data != view->buf || earlier->nbytes != view->len || earlier->code != code) return NULL;
+    return memcmp(self->start + earlier->copy, view->buf, (size_t)view->len) ? NULL : earlier;
+}
+
+/* Make room for a record, by having earlier records taken. Returns 1, or 2 if other code may have run
+   meanwhile; 0 if there is no room, or -1 with an exception set. */
 static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     if (bytes > self->most_bytes) return 0;
-    for (int tries = 0; self->count; tries++) {
+    int tries = 0;
+    for (; self->count; tries++) {
         if (self->used + bytes <= self->room && self->used - self->begin + bytes <= self->most_bytes)
-            return 1;
+            return tries ? 2 : 1;
         if (tries == 2) return 0;
         PyObject *done = PyObject_CallNoArgs(self->when_full);
         if (!done) return -1;
         Py_DECREF(done);
     }
-    if (self->block && self->used + bytes <= self->room) return 1;
+    if (self->block && self->used + bytes <= self->room) return tries ? 2 : 1;
     PyObject *block = new_memory(self->most_bytes), *before = self->block;
     if (!block) return -1;
     self->block = block;
     self->start = memory_of(block, &self->room);
     self->begin = self->used = 0;
     Py_XDECREF(before);
-    return 1;
+    return 2;
 }
 
 /* Add the node of the next execution, and its attributes or NULL; -1 with an exception set. */
@@ -187,48 +212,97 @@ static int add_node(NotedOutputs *self, PyObject *node, PyObject *attrs) {
     return -1;
 }
 
+/* An output to be noted. `repeats` is the earlier output that it repeats, or NULL. */
+typedef struct {
+    Py_buffer view;
+    int code;
+    int64_t value;
+    Py_ssize_t stored; /* bytes of its elements or of what takes their place */
+    const Recent *repeats;
+    Digest digest;
+} Output;
+
+/* The bytes of a record; decides what is stored of its outputs. */
+static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t reads, Py_ssize_t gives) {
+    Py_ssize_t bytes = 8 * (HEAD + reads + gives);
+    for (Output *output = outputs; output < outputs + gives; output++) {
+        if (!(output->code & DIGESTED)) {
+            output->repeats = repeated(self, &output->view, output->code);
+            output->stored = output->repeats ? (Py_ssize_t)sizeof(int64_t) : output->view.len;
+        }
+        bytes += 8 * (4 + 2 * output->view.ndim) + padded(output->stored);
+    }
+    return bytes;
+}
+
+/* View outputs again after other code ran, which may have changed an array. Returns whether they still
+   have the same size. */
+static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arrays, Py_ssize_t gives) {
+    for (Py_ssize_t i = 0; i < gives; i++) {
+        Py_buffer before = outputs[i].view;
+        if (before.obj) continue;
+        viewed(self, arrays[i], before.itemsize, &outputs[i].view);
+        if (outputs[i].view.len != before.len || outputs[i].view.ndim != before.ndim) return 0;
+    }
+    return 1;
+}
+
+/* Write what is stored of the `nth` output; returns what follows it. */
+static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, Py_ssize_t nth) {
+    const Py_buffer *view = &output->view;
+    *at++ = output->value;
+    *at++ = output->repeats ? output->code | REPEATED : output->code;
+    *at++ = view->ndim;
+    *at++ = output->stored;
+    for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
+    int in_order = strides_of(view, at);
+    at += view->ndim;
+    if (output->repeats) *at = output->repeats->nth;
+    else if (output->code & DIGESTED) memcpy(at, &output->digest, sizeof output->digest);
+    else if (!in_order) copy_in_order((char *)at, view);
+    else {
+        memcpy(at, view->buf, (size_t)view->len);
+        *place_of(self, view) = (Recent){view->buf, view->len, (char *)at - self->start, nth, output->code};
+    }
+    return at + padded(output->stored) / 8;
+}
+
 int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long long numbers[TIMED],
                  PyObject *const *inputs, Py_ssize_t reads, PyObject *const *outputs, Py_ssize_t gives,
                  PyObject *attrs) {
     NotedOutputs *self = (NotedOutputs *)object;
     if (gives < 1 || gives > MOST_OUTPUTS || !PyTuple_Check(values) || PyTuple_Size(values) != gives)
         return 0;
-    Py_buffer views[MOST_OUTPUTS];
-    int codes[MOST_OUTPUTS], status = 0;
-    Digest digests[MOST_OUTPUTS];
-    int64_t ids[MOST_OUTPUTS], stored[MOST_OUTPUTS];
-    Py_ssize_t held = 0, bytes = 8 * (HEAD + reads + gives), itemsize;
+    Output all[MOST_OUTPUTS];
+    int status = 0;
+    Py_ssize_t held = 0, bytes, itemsize;
     for (; held < gives; held++) {
-        if (!(codes[held] = code_of(self, outputs[held], &itemsize)) ||
-            !viewed(self, outputs[held], itemsize, &views[held]))
+        Output *output = all + held;
+        if (!(output->code = code_of(self, outputs[held], &itemsize)) ||
+            !viewed(self, outputs[held], itemsize, &output->view))
             goto done;
-        ids[held] = PyLong_AsLongLong(PyTuple_GetItem(values, held));
-        if (!views[held].len || views[held].ndim > MOST_AXES ||
-            views[held].len >= LARGE) {
+        output->value = PyLong_AsLongLong(PyTuple_GetItem(values, held));
+        output->repeats = NULL;
+        if (!output->view.len || output->view.ndim > MOST_AXES || output->view.len >= LARGE) {
             held++;
             goto done;
         }
-        stored[held] = views[held].len;
-        if (self->digests && digested(self, views + held, codes[held], digests + held)) {
-            codes[held] |= DIGESTED;
-            stored[held] = sizeof *digests;
+        if (self->digests && digested(self, &output->view, output->code, &output->digest)) {
+            output->code |= DIGESTED;
+            output->stored = sizeof output->digest;
         }
-        bytes += 8 * (4 + 2 * views[held].ndim) + padded(stored[held]);
     }
     if (PyErr_Occurred()) {
         status = -1;
         goto done;
     }
-    if ((status = make_room(self, bytes)) <= 0) goto done;
-    for (Py_ssize_t i = 0; i < gives; i++) { /* another thread may have changed an array meanwhile */
-        Py_buffer before = views[i];
-        if (before.obj) continue;
-        viewed(self, outputs[i], before.itemsize, &views[i]);
-        if (views[i].len != before.len || views[i].ndim != before.ndim) {
-            status = 0;
-            goto done;
-        }
+    for (int tries = 0;; tries++) {
+        bytes = record_bytes(self, all, reads, gives);
+        if ((status = make_room(self, bytes)) < 2) break;
+        if (tries == 2 || !same_again(self, all, outputs, gives)) status = 0;
+        if (!status) break;
     }
+    if (status <= 0) goto done;
     if (add_node(self, node, attrs) < 0) {
         status = -1;
         goto done;
@@ -240,20 +314,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     *at++ = gives;
     for (Py_ssize_t i = 0; i < reads; i++) *at++ = (int64_t)(uintptr_t)inputs[i];
     for (Py_ssize_t i = 0; i < gives; i++) *at++ = (int64_t)(uintptr_t)outputs[i];
-    for (Py_ssize_t i = 0; i < gives; i++) {
-        const Py_buffer *view = &views[i];
-        *at++ = ids[i];
-        *at++ = codes[i];
-        *at++ = view->ndim;
-        *at++ = stored[i];
-        for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
-        int in_order = strides_of(view, at);
-        at += view->ndim;
-        if (codes[i] & DIGESTED) memcpy(at, digests + i, sizeof *digests);
-        else if (in_order) memcpy(at, view->buf, (size_t)view->len);
-        else copy_in_order((char *)at, view);
-        at += padded(stored[i]) / 8;
-    }
+    for (Py_ssize_t i = 0; i < gives; i++) at = write_output(self, at, all + i, self->outputs + i);
     self->used += bytes;
     self->outputs += gives;
     if (self->count && self->thread != numbers[2]) self->several = 1;
@@ -268,7 +329,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     if (!told) status = -1;
     Py_XDECREF(told);
 done:
-    for (Py_ssize_t i = 0; i < held; i++) PyBuffer_Release(&views[i]);
+    for (Py_ssize_t i = 0; i < held; i++) PyBuffer_Release(&all[i].view);
     return status;
 }
 
@@ -330,6 +391,7 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
         no_calls = calls;
         self->begin = self->used;
         self->count = self->outputs = self->several = 0;
+        memset(self->recent, 0, sizeof self->recent);
     }
     Py_XDECREF(none);
     Py_XDECREF(no_calls);
