@@ -30,9 +30,9 @@ Row = tuple[Any, ...]
 Spec = tuple[int, int, str, str]
 """Seq, value, dtype and shape of an output."""
 
-AT_ONCE_BYTES: Final = 2 << 20
-"""Lots are processed when they take this much memory, while it is still in the caches; the memory
-is then reused soon."""
+AT_ONCE_BYTES: Final = 8 << 20
+"""Lots are processed when they take this much memory, which the processor's last cache still
+holds."""
 
 _TIMES: Final = 6  # how many columns of `NotedStatistics.executions` are those of `Collected`
 

@@ -41,7 +41,7 @@ from nodescope.record.queued import (
     first_of,
     specs_of,
 )
-from nodescope.record.record_queue import BATCH_BYTES, RESERVED, RecordQueue
+from nodescope.record.record_queue import BATCH_BYTES, RecordQueue
 from nodescope.record.resolving import resolved_execution, resolved_whole
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.writer import Writer
@@ -52,10 +52,6 @@ BUDGET_BYTES: Final = 256 * MIB
 # around a first NaN.
 NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
-# Size of a batch beyond which the writer stops waiting for further records.
-_ENOUGH_BYTES: Final = 8 * MIB
-# The writer is behind if more than one part in this many of the queue is full.
-_BEHIND: Final = 8
 # How long the program waits for room before it checks again.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
@@ -156,7 +152,7 @@ class QueueWriter:
     @property
     def behind(self) -> bool:
         """Whether so much is waiting that a further step might find no room in the queue."""
-        return self._queue.queued > self._queue.most_bytes // _BEHIND
+        return self._queue.queued > self._queue.plenty
 
     @property
     def threads(self) -> set[int]:
@@ -332,14 +328,14 @@ class QueueWriter:
         """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
         self._queue.gathers = True
         for _ in range(self._patience):
-            if self._queue.hurry.wait(BATCH_S / 2) or self._queue.queued > _ENOUGH_BYTES:
+            if self._queue.hurry.wait(BATCH_S / 2) or self._queue.queued > self._queue.plenty:
                 break
         self._patience = min(self._patience + 1, self._most_patience)
         self._queue.gathers = False
 
     def _pressed(self) -> bool:
         """Whether a batch must not wait to grow: somebody waits for it, or much is queued."""
-        much = self._queue.queued > self._queue.most_bytes // RESERVED
+        much = self._queue.queued > self._queue.plenty
         return much or self.closing or self._queue.hurry.is_set()
 
     def _write_some(self) -> int:

@@ -43,10 +43,10 @@ RESERVED: Final = 8
 # holds the interpreter lock so often that the writer would get only half of a processor otherwise.
 _NEARLY_FULL: Final = 7 / 8
 _GIVES_WAY_S: Final = 1e-4
-BATCH_BYTES: Final = 16 << 20
+BATCH_BYTES: Final = 32 << 20
 """The most bytes of outputs in a batch."""
 
-_PLENTY: Final = BATCH_BYTES // 2  # with elements in such a queue, the writer stops waiting
+_PLENTY_BYTES: Final = 24 << 20
 
 # Before a record is dropped, the program gives way at most once per `_WAITS_FOR` bytes of it, and
 # `_MOST_WAITS` times in all. On a busy machine, the writer takes 50 ms per MiB.
@@ -68,6 +68,8 @@ class RecordQueue:
         lock: Held while records are numbered and queued.
         records, queued: The records that wait to be written, and their weight in bytes.
         seq: The seq of the last numbered record; see `last_seq`.
+        plenty: The queued bytes beyond which the writer stops waiting for more: each batch rewrites
+            the last page of each table, so a few large ones cost less.
         nearly_full: The queued bytes beyond which the program gives way to the writer.
         off, forked: Whether recording has stopped; whether this is a copy in a child process.
         failure: A fault in the queue, which the writer raises again on its thread.
@@ -82,6 +84,7 @@ class RecordQueue:
 
     def __init__(self, most_bytes: int, *, keeps_many: bool = True) -> None:
         self.most_bytes = most_bytes
+        self.plenty = min(_PLENTY_BYTES, 3 * most_bytes // RESERVED)
         self.nearly_full = int(most_bytes * _NEARLY_FULL)
         self.records: deque[Queued] = deque()
         self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
@@ -264,6 +267,8 @@ class RecordQueue:
         while waits > 0:
             if self.queued + nbytes <= self.nearly_full or not self._writes():
                 return
+            if self.gathers:
+                self.hurry.set()
             self._give_way(moments)
             waits -= (moments + 1) // 2  # the system adds to short waits as much again
             moments = min(2 * moments, _MOST_MOMENTS)
@@ -347,7 +352,7 @@ class RecordQueue:
             self.lost_executions += many
             self.lost_summaries += lot.outputs
             self.missed_nodes.extend([node.id for node in lot.nodes])
-        elif lot.keep and self.gathers and self.queued > _PLENTY:
+        elif lot.keep and self.gathers and self.queued > self.plenty:
             self.hurry.set()
 
     def _reduce_oldest(self, nbytes: int) -> int:
