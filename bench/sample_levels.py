@@ -6,6 +6,7 @@ import contextlib
 import io
 import itertools
 import math
+import mmap
 import os
 import runpy
 import statistics
@@ -24,6 +25,7 @@ from bench import processes
 from bench.measure import Row, paired_times, ratio
 from nodescope.engine import tracer
 from nodescope.events import LEVELS, Bus, Event, NodeFinished, Probe
+from nodescope.record.queue_writer import BUDGET_BYTES
 
 SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
 _SHORT: Final = {"timing": (1.8, 1.4), "summary": (3.0, 2.0), "values": (5.0, 3.0)}
@@ -129,13 +131,17 @@ def _levels(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
 def _floors(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
     """What a recorder without any other cost would take."""
     plain, nbytes = statistics.median(times["plain"]["cpu"]), times["nbytes"]
-    for what, name in (("np.min of each output", "read"), ("writing each output", "write")):
+    for what, name, size in (
+        ("np.min of each output", "read", nbytes),
+        ("writing each output", "write", nbytes),
+        ("new memory for the newest outputs", "touch", min(nbytes, BUDGET_BYTES)),
+    ):
         took = times[name]
         yield Row(
             f"{sample.label}, {what} and nothing else",
             "not observed",
             1 + took / plain,
-            detail=f"{took * 1e3:.0f} ms for {nbytes / 1e6:.0f} MB",
+            detail=f"{took * 1e3:.0f} ms for {size / 1e6:.0f} MB",
         )
 
 
@@ -195,7 +201,9 @@ class _Outputs:
 
 
 def _least(sample: _Sample, folder: Path) -> dict[str, float]:
-    """The processor time for reading each output of a run once, and for writing it to a file."""
+    """The processor time for reading each output of a run once, for writing it to a file, and for
+    the memory of those that a recording keeps.
+    """
     outputs = _Outputs()
     _probed(sample.run, outputs)
     nbytes = sum(
@@ -214,4 +222,15 @@ def _least(sample: _Sample, folder: Path) -> dict[str, float]:
                 file.write(array.data if array.size else b"")
             reading, writing = reading + read - start, writing + time.process_time() - read
             file.seek(0)
-    return {"read": reading, "write": writing, "nbytes": float(nbytes)}
+    touching = _touching(min(nbytes, BUDGET_BYTES))
+    return {"read": reading, "write": writing, "touch": touching, "nbytes": float(nbytes)}
+
+
+def _touching(nbytes: int) -> float:
+    """The processor time for the first use of memory, which the system clears page by page."""
+    start = time.process_time()
+    with mmap.mmap(-1, nbytes) as memory:
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 1
+    return time.process_time() - start

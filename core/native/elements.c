@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "memory.h"
+#include "noted_records.h"
 
 #define PLACES 14  /* number of int64 per output, see `summarise_noted` */
 #define NBYTES 9
 #define BLOCK 10
 #define START 11
-#define SMALLEST 64 /* bytes; smaller arrays are not compared with earlier ones */
 #define SAMPLES 8
 #define TRIES 4     /* most earlier arrays that an array is compared with */
 
@@ -38,7 +38,7 @@ static int64_t place(const Block *blocks, const int64_t *rows, Py_ssize_t many, 
     for (Py_ssize_t i = 0; i < many; i++, rows += PLACES) {
         const char *data = blocks[rows[BLOCK]].start + rows[START];
         int64_t nbytes = rows[NBYTES];
-        if (nbytes >= SMALLEST) {
+        if (nbytes >= COMPARED) {
             uint64_t mark = mark_of(data, nbytes);
             Known *at = NULL;
             for (int tries = 0; tries < TRIES; tries++) {

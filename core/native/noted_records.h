@@ -21,6 +21,7 @@
 #define HEAD 8       /* number of int64 in a record before the identities */
 #define DIGESTED 256 /* added to a type */
 #define REPEATED 512 /* added to a type */
+#define COMPARED 64  /* bytes; smaller outputs are not compared with earlier ones */
 
 /* The statistics of an output whose elements are not kept. Computing them while the elements are in the
    processor's caches takes little longer than the copy from which they would be computed later. */

@@ -43,6 +43,29 @@ static int64_t *grown(Growing *numbers, int64_t more) {
     return numbers->all + many - more;
 }
 
+/* A type without its marks. */
+static int64_t type_of(int64_t code) { return code & (DIGESTED - 1); }
+
+static int64_t itemsize_of(int64_t type) {
+    switch (type) {
+    case 'd': case 'q': case 'Q': return 8;
+    case 'l': case 'L': return sizeof(long);
+    case 'f': case 'i': case 'I': return 4;
+    case 'e': case 'h': case 'H': return 2;
+    default: return 1;
+    }
+}
+
+/* The bytes of an output's elements by its type and shape; -1 if they would be more than `most`. */
+static int64_t bytes_of_shape(const int64_t *at, int64_t most) {
+    int64_t bytes = itemsize_of(type_of(at[1]));
+    for (const int64_t *length = at + 4; length < at + 4 + at[2]; length++) {
+        if (*length < 0 || (*length && bytes > most / *length)) return -1;
+        bytes *= *length;
+    }
+    return bytes;
+}
+
 /* Whether an execution, with its outputs, lies within a block. This is checked right before it is read:
    going through all of them beforehand would wait for memory at each. */
 static int is_sound(const Block *block, Py_ssize_t place, int bins) {
@@ -57,9 +80,10 @@ static int is_sound(const Block *block, Py_ssize_t place, int bins) {
     for (int64_t i = 0; i < gives; i++) {
         if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > rest) return 0;
         int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
-        if (words > left) return 0;
-        if (at[1] & DIGESTED && (at[3] != sizeof(Digest) || bins != FLOAT_BINS)) return 0;
-        if (at[1] & REPEATED && at[3] != 8) return 0;
+        if (words > left || !summary_reads((char)type_of(at[1]))) return 0;
+        if (at[1] & DIGESTED) {
+            if (at[3] != sizeof(Digest) || bins != FLOAT_BINS) return 0;
+        } else if (at[3] != (at[1] & REPEATED ? 8 : bytes_of_shape(at, rest))) return 0;
         left -= words;
         at += words;
     }
@@ -71,9 +95,6 @@ typedef struct {
     struct { const int64_t *output; int64_t kind; } places[2 * SPECS];
     int64_t count;
 } Kinds;
-
-/* A type without its marks. */
-static int64_t type_of(int64_t code) { return code & (DIGESTED - 1); }
 
 /* The index of an output's type and shape among the distinct ones; -1 without memory. `specs` takes a new
    one: type, bytes, number of dimensions, shape. */
@@ -144,7 +165,7 @@ static int was_in_order(const int64_t *at, int64_t bytes) {
 static int is_earlier(const int64_t *at, int64_t earlier, int64_t nth, const Columns *to) {
     if (earlier < 0 || earlier >= nth) return 0;
     const int64_t *facts = to->outputs - OUTPUT * (nth - earlier) + IDENTITY;
-    return facts[4] == type_of(at[1]);
+    return facts[4] == type_of(at[1]) && facts[5] == bytes_of_shape(at, facts[5]);
 }
 
 /* Append an output's row to the columns, whose statistics are there already. `facts` has FACTS int64 of

@@ -13,8 +13,8 @@
    thread, and no statistics. For smaller ones the event would take longer than the statistics. */
 #define LARGE (1 << 20)
 #define KINDS 8
-#define SMALLEST 64 /* bytes; smaller outputs are not compared with earlier ones */
 #define RECENT 64
+#define NONE (-1)
 
 /* An output that was copied: where its elements were in the program's memory, and where the copy is. */
 typedef struct {
@@ -166,17 +166,17 @@ static Recent *place_of(NotedOutputs *self, const Py_buffer *view) {
     return &self->recent[address * 0x9e3779b97f4a7c15u >> 32 & (RECENT - 1)];
 }
 
-/* The earlier output with the same elements in the same memory, such as that of a reshape; else NULL.
-   Comparing them takes no longer than copying them, and their statistics are computed once. */
-static const Recent *repeated(NotedOutputs *self, const Py_buffer *view, int code) {
-    if (view->len < SMALLEST || bytes_in_order(view) < 0) return NULL;
+/* The number of an earlier output with the same elements in the same memory, such as that of a reshape,
+   or NONE. Comparing them takes no longer than copying them, and their statistics are computed once. */
+static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code) {
+    if (view->len < COMPARED || bytes_in_order(view) < 0) return NONE;
     const Recent *earlier = place_of(self, view);
-    if (earlier->data != view->buf || earlier->nbytes != view->len || earlier->code != code) return NULL;
-    return memcmp(self->start + earlier->copy, view->buf, (size_t)view->len) ? NULL : earlier;
+    if (earlier->data != view->buf || earlier->nbytes != view->len || earlier->code != code) return NONE;
+    return memcmp(self->start + earlier->copy, view->buf, (size_t)view->len) ? NONE : earlier->nth;
 }
 
-/* Make room for a record, by having earlier records taken. Returns 1, or 2 if other code may have run
-   meanwhile; 0 if there is no room, or -1 with an exception set. */
+/* Make room for a record, by having earlier records taken. Returns 1, or 2 if earlier records may have been
+   taken or other code may have run; 0 if there is no room, or -1 with an exception set. */
 static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     if (bytes > self->most_bytes) return 0;
     int tries = 0;
@@ -212,13 +212,13 @@ static int add_node(NotedOutputs *self, PyObject *node, PyObject *attrs) {
     return -1;
 }
 
-/* An output to be noted. `repeats` is the earlier output that it repeats, or NULL. */
+/* An output to be noted. */
 typedef struct {
     Py_buffer view;
     int code;
     int64_t value;
-    Py_ssize_t stored; /* bytes of its elements or of what takes their place */
-    const Recent *repeats;
+    Py_ssize_t stored;  /* bytes of its elements or of what takes their place */
+    Py_ssize_t repeats; /* the number of the earlier output that it repeats, or NONE */
     Digest digest;
 } Output;
 
@@ -228,7 +228,7 @@ static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t r
     for (Output *output = outputs; output < outputs + gives; output++) {
         if (!(output->code & DIGESTED)) {
             output->repeats = repeated(self, &output->view, output->code);
-            output->stored = output->repeats ? (Py_ssize_t)sizeof(int64_t) : output->view.len;
+            output->stored = output->repeats == NONE ? output->view.len : (Py_ssize_t)sizeof(int64_t);
         }
         bytes += 8 * (4 + 2 * output->view.ndim) + padded(output->stored);
     }
@@ -251,13 +251,13 @@ static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arra
 static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, Py_ssize_t nth) {
     const Py_buffer *view = &output->view;
     *at++ = output->value;
-    *at++ = output->repeats ? output->code | REPEATED : output->code;
+    *at++ = output->repeats == NONE ? output->code : output->code | REPEATED;
     *at++ = view->ndim;
     *at++ = output->stored;
     for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
     int in_order = strides_of(view, at);
     at += view->ndim;
-    if (output->repeats) *at = output->repeats->nth;
+    if (output->repeats != NONE) *at = output->repeats;
     else if (output->code & DIGESTED) memcpy(at, &output->digest, sizeof output->digest);
     else if (!in_order) copy_in_order((char *)at, view);
     else {
@@ -282,7 +282,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             !viewed(self, outputs[held], itemsize, &output->view))
             goto done;
         output->value = PyLong_AsLongLong(PyTuple_GetItem(values, held));
-        output->repeats = NULL;
+        output->repeats = NONE;
         if (!output->view.len || output->view.ndim > MOST_AXES || output->view.len >= LARGE) {
             held++;
             goto done;

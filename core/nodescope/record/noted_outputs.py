@@ -21,7 +21,7 @@ from nodescope.ir.graph import Node
 from nodescope.record.noted_times import AT_ONCE
 from nodescope.record.summary import BINS, PREVIEW, summarise
 
-MOST_BYTES: Final = 2 << 20
+MOST_BYTES: Final = 1 << 20
 """Upper limit of a lot's memory."""
 
 _STATISTICS_BYTES: Final = 600  # the approximate size of an output's statistics

@@ -31,8 +31,8 @@ Spec = tuple[int, int, str, str]
 """Seq, value, dtype and shape of an output."""
 
 AT_ONCE_BYTES: Final = 8 << 20
-"""Lots are processed when they take this much memory, which the processor's last cache still
-holds."""
+"""Lots are processed when they take this much memory, so that a processor with a large cache still
+holds it."""
 
 _TIMES: Final = 6  # how many columns of `NotedStatistics.executions` are those of `Collected`
 

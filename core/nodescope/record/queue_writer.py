@@ -41,7 +41,7 @@ from nodescope.record.queued import (
     first_of,
     specs_of,
 )
-from nodescope.record.record_queue import BATCH_BYTES, RecordQueue
+from nodescope.record.record_queue import BATCH_BYTES, LEAST_BATCH_BYTES, RecordQueue
 from nodescope.record.resolving import resolved_execution, resolved_whole
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.writer import Writer
@@ -151,7 +151,7 @@ class QueueWriter:
 
     @property
     def behind(self) -> bool:
-        """Whether so much is waiting that a further step might find no room in the queue."""
+        """Whether more is waiting than the writer gathers for a batch."""
         return self._queue.queued > self._queue.plenty
 
     @property
@@ -338,6 +338,10 @@ class QueueWriter:
         much = self._queue.queued > self._queue.plenty
         return much or self.closing or self._queue.hurry.is_set()
 
+    def _fills(self, nbytes: int) -> bool:
+        """Whether a batch with so many bytes of outputs takes no more."""
+        return nbytes > (LEAST_BATCH_BYTES if self._queue.crowded else BATCH_BYTES)
+
     def _write_some(self) -> int:
         """Write a batch; return the number of records taken from the queue."""
         batch, queue = self._batch, self._queue.records
@@ -349,7 +353,7 @@ class QueueWriter:
         weight = count = outputs = 0
         with self._queue.lock:
             last_seq = self._queue.seq
-        while queue and count < _BATCH_ITEMS and outputs <= BATCH_BYTES:
+        while queue and count < _BATCH_ITEMS and not self._fills(outputs):
             with self._queue.lock:  # `_make_room` may change what is in the queue
                 lot = first_of(queue)
                 kind = type(lot[0])

@@ -46,7 +46,11 @@ _GIVES_WAY_S: Final = 1e-4
 BATCH_BYTES: Final = 32 << 20
 """The most bytes of outputs in a batch."""
 
+LEAST_BATCH_BYTES: Final = 16 << 20
+"""The same while the program waits for room, as the end of each batch makes room."""
+
 _PLENTY_BYTES: Final = 24 << 20
+_ROWS_BYTES: Final = 1 << 18  # the most that the rows of a lot weigh, about
 
 # Before a record is dropped, the program gives way at most once per `_WAITS_FOR` bytes of it, and
 # `_MOST_WAITS` times in all. On a busy machine, the writer takes 50 ms per MiB.
@@ -103,6 +107,8 @@ class RecordQueue:
         self.gathers = False
         self._respecified: list[tuple[int, GraphExtended]] = []
         self._lot_bytes = max(min(most_bytes // _LOTS, MOST_BYTES), 8)
+        # For a lot, another one that the writer numbers meanwhile, and their rows.
+        self._awaited_bytes = 2 * self._lot_bytes + min(self._lot_bytes, _ROWS_BYTES)
         self.dropped_blobs = self.lost_executions = self.lost_summaries = 0
         self.missed_nodes: deque[int] = deque()
         self.lock = polling_lock()  # reentrant: a signal handler may run nodes on this thread
@@ -119,6 +125,11 @@ class RecordQueue:
     def progress(self) -> int:
         """A number that changes whenever something is noted or queued; to read it takes no lock."""
         return self.seq + len(self._times)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the program waits for room before it queues elements."""
+        return self.queued + self._awaited_bytes > self.nearly_full
 
     def _writes(self) -> bool:
         """Whether the queue is being emptied."""
@@ -259,7 +270,7 @@ class RecordQueue:
     def _let_write(self) -> None:
         """Let the writer make room before elements are queued, so that none are given up."""
         if self._keeps_elements and self._times:
-            self._await_room(2 * self._lot_bytes)
+            self._await_room(self._awaited_bytes)
 
     def _await_room(self, nbytes: int) -> None:
         """Give way to the writer until a record of this size fits, for a bounded time."""

@@ -80,6 +80,37 @@ def test_only_the_same_elements_are_repeated(second: Array, repeats: bool) -> No
     assert elements(lot) == [BASE.tobytes(), second.tobytes()]
 
 
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        (BASE[:300], BASE),
+        (BASE.view(np.int64), BASE),
+        (BASE, BASE[:300], BASE),
+        (BASE.copy(), BASE, BASE.reshape(6, 100), BASE[::2]),
+    ],
+    ids=["start first", "other type first", "start between", "copy first"],
+)
+def test_an_output_is_repeated_after_another_one_of_its_execution(
+    outputs: tuple[Array, ...],
+) -> None:
+    sink = Sink()
+    sink(BASE)
+    sink(*outputs)
+    assert elements(sink.lot()) == [array.tobytes() for array in (BASE, *outputs)]
+
+
+def test_outputs_of_an_execution_do_not_take_each_other_s_places() -> None:
+    memory = np.arange(2400.0)
+    for half in range(100, 1200, 4):  # some pairs share a place among the recent outputs
+        sink, expected = Sink(), []
+        for _ in range(2):
+            memory[0] += 1
+            outputs = memory[:half], memory[half : 2 * half]
+            sink(*outputs)
+            expected += [output.tobytes() for output in outputs]
+        assert elements(sink.lot()) == expected
+
+
 def test_small_outputs_are_not_compared() -> None:
     small = np.arange(7.0)
     rows = statistics_of([lot_of(small, small)], [0]).outputs
@@ -141,15 +172,33 @@ def test_statistics_are_those_of_copies(turns: list[tuple[int, int]]) -> None:
     assert repeated[7:] == alone[7:]
 
 
-@pytest.mark.parametrize("earlier", [-1, 1, 2, 1 << 40])
-def test_a_lot_that_repeats_an_output_that_does_not_come_before_is_refused(earlier: int) -> None:
+# Of the second output: its type, the length of its axis, its size and the number that it repeats.
+@pytest.mark.parametrize(
+    ("word", "content"),
+    [
+        *((6, number) for number in (-1, 1, 2, 1 << 40)),
+        (1, 512 | ord("q")),
+        (1, 512 | ord("f")),
+        (1, 512 | ord("Z")),
+        (1, ord("d")),
+        (4, 599),
+        (4, 601),
+        (4, -600),
+        (4, 1 << 62),
+        (3, 16),
+        (3, 4800),
+    ],
+)
+def test_a_lot_with_a_damaged_repeated_output_is_refused(word: int, content: int) -> None:
     lot = lot_of(BASE, BASE)
     block, begin, end = lot.piece
-    content = np.frombuffer(bytearray(memoryview(block)[begin:end]), np.int64)
-    content[-1] = earlier
+    words = np.frombuffer(bytearray(memoryview(block)[begin:end]), np.int64)
+    second = words[-7:]
+    assert (second[0], second[1], second[-1]) == (1, 512 | ord("d"), 0)
+    second[word] = content
     assert native.summarise_noted is not None
     with pytest.raises(ValueError, match="no block of noted executions"):
-        native.summarise_noted(((content.tobytes(), 0, end - begin),), bytes(8), 2, 2, BINS)
+        native.summarise_noted(((words.tobytes(), 0, end - begin),), bytes(8), 2, 2, BINS)
 
 
 def test_outputs_of_several_lots_repeat_those_of_their_own() -> None:

@@ -42,7 +42,9 @@ def test_copies_are_let_go_before_the_batch_ends() -> None:
     noted.note()
     assert len(noted.measured) == 12 * EACH
     noted.measured.close()
-    assert sum(row[0] <= seq <= row[1] for row in noted.measured.rows for seq in (1, 240)) == 2
+    assert (
+        sum(row[0] <= seq <= row[1] for row in noted.measured.rows for seq in (1, 12 * EACH)) == 2
+    )
 
 
 def test_arrays_that_move_between_lots_move_between_their_executions() -> None:

@@ -1,0 +1,88 @@
+"""How much the writer gathers for a batch, and when a batch ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodescope.record.record_queue import BATCH_BYTES, LEAST_BATCH_BYTES
+from nodescope.record.recorder import Recorder
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    recorder = Recorder(tmp_path / "r.nscope", level="values")
+    assert recorder.flush(30)
+    yield recorder
+    recorder.queued = 0
+    recorder.close()
+
+
+class Waits:
+    """Stands for the event `hurry`, and counts."""
+
+    waited = told = 0
+
+    def wait(self, seconds: float) -> bool:
+        self.waited += 1
+        return False
+
+    def set(self) -> None:
+        self.told += 1
+
+    def is_set(self) -> bool:
+        return False
+
+
+def test_the_writer_gathers_until_there_is_plenty(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+    with monkeypatch.context() as patch:
+        for queued in (24 * MIB, 24 * MIB + 1):
+            hurry = Waits()
+            patch.setattr(recorder, "hurry", hurry)
+            patch.setattr(recorder, "queued", queued)
+            patch.setattr(recorder.writer, "_patience", 4)
+            assert recorder.writer.behind == (queued > 24 * MIB)
+            assert recorder.writer._pressed() == (queued > 24 * MIB)
+            recorder.writer._gather()
+            waits.append(hurry.waited)
+    assert waits == [4, 1]
+
+
+def test_a_small_queue_has_plenty_earlier(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="values", queue_bytes=MIB)
+    recorder.close()
+    assert recorder.plenty == 3 * MIB // 8
+
+
+def test_a_batch_ends_earlier_while_the_program_waits_for_room(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fills = recorder.writer._fills
+    assert (fills(BATCH_BYTES), fills(BATCH_BYTES + 1)) == (False, True)
+    monkeypatch.setattr(recorder, "queued", recorder.nearly_full - MIB)
+    assert (fills(LEAST_BATCH_BYTES), fills(LEAST_BATCH_BYTES + 1)) == (False, True)
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+def test_a_program_that_waits_for_room_ends_the_gathering(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, gathers: bool
+) -> None:
+    def give_way(moments: int) -> None:
+        recorder.queued = 0
+
+    hurry = Waits()
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder, "hurry", hurry)
+        patch.setattr(recorder, "_give_way", give_way)
+        patch.setattr(recorder, "gathers", gathers)
+        patch.setattr(recorder, "queued", recorder.nearly_full)
+        recorder._await_room(1)
+        recorder._await_room(1)  # there is room now
+    assert hurry.told == gathers
