@@ -49,7 +49,9 @@ BATCH_BYTES: Final = 32 << 20
 LEAST_BATCH_BYTES: Final = 16 << 20
 """The same while the program waits for room, as the end of each batch makes room."""
 
-_PLENTY_BYTES: Final = 24 << 20
+PLENTY_BYTES: Final = 24 << 20
+"""So much is gathered for a batch by default, in a queue of the default size."""
+
 _ROWS_BYTES: Final = 1 << 18  # the most that the rows of a lot weigh, about
 
 # Before a record is dropped, the program gives way at most once per `_WAITS_FOR` bytes of it, and
@@ -67,6 +69,7 @@ class RecordQueue:
     Args:
         most_bytes: Upper limit of what waits to be written.
         keeps_many: Whether arrays may be kept in packs, many in one row of the file.
+        plenty: See below; at most three eighths of the queue.
 
     Attributes:
         lock: Held while records are numbered and queued.
@@ -86,9 +89,11 @@ class RecordQueue:
         stuck: Whether the writer cannot write, because the disk is full.
     """
 
-    def __init__(self, most_bytes: int, *, keeps_many: bool = True) -> None:
+    def __init__(
+        self, most_bytes: int, *, keeps_many: bool = True, plenty: int = PLENTY_BYTES
+    ) -> None:
         self.most_bytes = most_bytes
-        self.plenty = min(_PLENTY_BYTES, 3 * most_bytes // RESERVED)
+        self.plenty = min(plenty, 3 * most_bytes // RESERVED)
         self.nearly_full = int(most_bytes * _NEARLY_FULL)
         self.records: deque[Queued] = deque()
         self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier

@@ -56,7 +56,7 @@ from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, QueueWriter, budget_of
 from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
-from nodescope.record.record_queue import RESERVED, RecordQueue
+from nodescope.record.record_queue import PLENTY_BYTES, RESERVED, RecordQueue
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
@@ -69,6 +69,9 @@ _LITTLE_BYTES = 8192
 _UNSEEN_NS = 1_000_000_000
 # Waits of the writer for more records, at first and at most: with a policy, and without.
 _PATIENCE = (8, 8), (1, 4)
+# The bytes that the writer gathers for a batch: with a policy, which looks at how much waits, and
+# without.
+_PLENTY = 8 * MIB, PLENTY_BYTES
 _now, _ndarray = time.perf_counter_ns, np.ndarray
 
 
@@ -126,7 +129,9 @@ class Recorder(RecordQueue):
         self.levels = CaptureLevels(level, levels, chosen, value_steps)
         self._most_bytes = budget_of(budget_bytes)
         budget_bytes = budget_of(budget_bytes, newest=newest)
-        super().__init__(queue_bytes, keeps_many=budget_bytes >= _LEAST_BUDGET)
+        super().__init__(
+            queue_bytes, keeps_many=budget_bytes >= _LEAST_BUDGET, plenty=_PLENTY[policy is None]
+        )
         self.path = Path(path).absolute()
         self.writer = QueueWriter(
             self, self.path, level=level, budget_bytes=budget_bytes, arrays_wait_s=arrays_wait_s,

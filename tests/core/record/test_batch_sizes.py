@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nodescope.events import Bus
+from nodescope.record.governor.governor import Governor
 from nodescope.record.record_queue import BATCH_BYTES, LEAST_BATCH_BYTES
 from nodescope.record.recorder import Recorder
 
@@ -55,10 +57,18 @@ def test_the_writer_gathers_until_there_is_plenty(
     assert waits == [4, 1]
 
 
-def test_a_small_queue_has_plenty_earlier(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "r.nscope", level="values", queue_bytes=MIB)
-    recorder.close()
-    assert recorder.plenty == 3 * MIB // 8
+def test_a_small_queue_has_plenty_earlier_and_so_has_a_limited_run(tmp_path: Path) -> None:
+    def plenty(name: str, policy: Governor | None = None, queue_bytes: int = 64 * MIB) -> int:
+        path = tmp_path / name
+        recorder = Recorder(path, level="values", policy=policy, queue_bytes=queue_bytes)
+        if policy is not None:
+            policy.govern(recorder)
+        recorder.close()
+        return recorder.plenty
+
+    assert plenty("small.nscope", queue_bytes=MIB) == 3 * MIB // 8
+    assert plenty("limited.nscope", Governor(2.0, tell=print, bus=Bus())) == 8 * MIB
+    assert plenty("default.nscope") == 24 * MIB
 
 
 def test_a_batch_ends_earlier_while_the_program_waits_for_room(
