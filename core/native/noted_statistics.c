@@ -9,9 +9,11 @@
 #define SPECS 256 /* most pairs of type and shape that are distinguished at a time */
 #define EXECUTION 7  /* number of int64 per execution: see `summarise_noted` */
 #define OUTPUT 14    /* and per output: */
-#define IDENTITY 4   /* seq, value, step, index of its type and shape */
-#define FACTS 8      /* and counts of NaN, Inf, zeros and finite elements, type, bytes, block, offset */
+#define IDENTITY 4   /* seq, value, step, index of its type and shape; then facts, order and dimensions */
 #define OTHERS 3     /* how many kinds of outputs are counted */
+
+/* What an output shares with those that repeat it. */
+enum { NANS, INFS, ZEROS, FINITE, TYPE, BYTES, BLOCK, OFFSET, FACTS };
 
 /* int64 of which it is not known beforehand how many there are. */
 typedef struct {
@@ -162,17 +164,16 @@ static int was_in_order(const int64_t *at, int64_t bytes) {
 }
 
 /* Whether an output that is the `nth` of its block can repeat the `earlier` one. */
-static int is_earlier(const int64_t *at, int64_t earlier, int64_t nth, const Columns *to) {
+static int can_repeat(const int64_t *at, int64_t earlier, int64_t nth, const Columns *to) {
     if (earlier < 0 || earlier >= nth) return 0;
     const int64_t *facts = to->outputs - OUTPUT * (nth - earlier) + IDENTITY;
-    return facts[4] == type_of(at[1]) && facts[5] == bytes_of_shape(at, facts[5]);
+    return facts[TYPE] == type_of(at[1]) && facts[BYTES] == bytes_of_shape(at, facts[BYTES]);
 }
 
-/* Append an output's row to the columns, whose statistics are there already. `facts` has FACTS int64 of
-   the row: from the number of NaN up to the offset of the elements. 0 without memory. */
+/* Append an output's row to the columns, whose statistics are there already; 0 without memory. */
 static int add_row(const int64_t *at, int64_t seq, int64_t step, const int64_t *facts, Kinds *kinds,
                    int bins, Columns *to) {
-    int64_t dimensions = at[2], bytes = facts[5];
+    int64_t dimensions = at[2], bytes = facts[BYTES];
     int64_t kind = kind_of(at, bytes, kinds, &to->specs), in_order = was_in_order(at, bytes);
     int64_t *sizes = grown(&to->shapes, 2 * dimensions);
     if (kind < 0 || !sizes) return 0;
@@ -183,8 +184,8 @@ static int add_row(const int64_t *at, int64_t seq, int64_t step, const int64_t *
     to->outputs[IDENTITY + FACTS] = in_order;
     to->outputs[IDENTITY + FACTS + 1] = dimensions;
     to->outputs += OUTPUT;
-    to->counts[0] += facts[3] < 0;
-    to->counts[1] += facts[0] || facts[1];
+    to->counts[0] += facts[FINITE] < 0;
+    to->counts[1] += facts[NANS] || facts[INFS];
     to->counts[2] += !in_order;
     to->moments += 5;
     to->previews += PREVIEW;
@@ -244,7 +245,7 @@ static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, in
             for (int64_t i = 0; i < gives; i++, nth++) {
                 const int64_t *content = at + 4 + 2 * at[2];
                 int repeats = !!(at[1] & REPEATED);
-                if (repeats && !is_earlier(at, *content, nth, to)) return MALFORMED;
+                if (repeats && !can_repeat(at, *content, nth, to)) return MALFORMED;
                 int added = repeats
                     ? add_repeated(at, seq, step, nth - *content, bins, &kinds, to)
                     : add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
