@@ -33,6 +33,8 @@ _QUIET_CHECKS = 6
 # How long a page may take to confirm that its connection is closed, and how often that is checked.
 GOODBYE_S = 1.0
 _LOOK_S = 0.01
+# More turns than an event loop takes to accept a connection, which are three.
+_ACCEPTED_TURNS = 10
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -129,7 +131,20 @@ class _Server(uvicorn.Server):
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             pass  # a frozen page
+        await self._accept_no_more()
         await super().shutdown(sockets)
+
+    async def _accept_no_more(self) -> None:
+        """Leave no connection half accepted, which the end of the server would not close.
+
+        A browser would use it for the next server on this port, whose token is unknown here.
+        """
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, asyncio.SelectorEventLoop):
+            for listener in (opened for server in self.servers for opened in server.sockets):
+                loop.remove_reader(listener)
+        for _ in range(_ACCEPTED_TURNS):
+            await asyncio.sleep(0)
 
 
 def _is_closing(connection: object) -> bool:

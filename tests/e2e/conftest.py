@@ -83,9 +83,11 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[.
     """
     started: list[tuple[Debuggee, threading.Thread]] = []
 
-    def _start(*args: str | Path) -> Debuggee:
+    def _start(verb: str, *args: str | Path) -> Debuggee:
+        # Any port: Chromium keeps connections by port, also those to servers of earlier tests.
+        port = () if "--port" in args else ("--port", "0")
         process = forked.Popen(
-            [sys.executable, "-m", "nodescope", *map(str, args)],
+            [sys.executable, "-m", "nodescope", verb, *port, *map(str, args)],
             cwd=tmp_path,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,

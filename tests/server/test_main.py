@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -23,6 +24,8 @@ from nodescope.record.files.connection_limits import OPENING_S
 from nodescope.record.new_file import PAGE_BYTES
 from nodescope_server import __main__ as entry
 from nodescope_server import listen, wire
+from nodescope_server.app import Config, create_app
+from nodescope_server.runs.runs import Runs
 from nodescope_server.sockets.endpoint import HELLO_DEADLINE_S
 from tests.core.record.files.endless import endless_schema
 from tests.core.record.runs import recorded
@@ -151,6 +154,41 @@ def frame(stream: IO[bytes]) -> tuple[int, bytes]:
     if size >= 126:
         size = int.from_bytes(stream.read(2 if size == 126 else 8), "big")
     return first, stream.read(size)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_is_not_served_once_the_port_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """A browser would use it for the next server there, whose link this server does not know."""
+    monkeypatch.setattr(Runs, "watched", True)
+    monkeypatch.setattr(entry, "_LOOK_S", 0)
+    connected: list[socket.socket] = []
+
+    async def serve() -> None:
+        listener = listen.bind(0)
+        address = listener.getsockname()
+        server = entry._Server(app := create_app(Config(port=address[1])))
+
+        async def farewell() -> None:
+            connected.append(socket.create_connection(address, timeout=WAIT_S))
+            for _ in range(turns):  # of the event loop, which accepts a connection in several
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(app, "farewell", farewell)
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0)
+        server.should_exit = True
+        while listener.fileno() >= 0:
+            await asyncio.sleep(0)
+        with contextlib.suppress(ConnectionError):
+            connected[0].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % address[1])
+        await serving
+
+    asyncio.run(serve())
+    with connected[0] as browser, contextlib.suppress(ConnectionError):
+        assert browser.recv(100) == b""
 
 
 def test_the_server_ends_with_its_parent() -> None:
