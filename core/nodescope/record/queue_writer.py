@@ -26,6 +26,7 @@ from nodescope.record import forks, shutdown
 from nodescope.record.batch import Batch
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
+from nodescope.record.gathering import Gathering, Patience
 from nodescope.record.kept.waiting_packs import WaitingPacks
 from nodescope.record.new_file import LARGE_PAGE_BYTES, PAGE_BYTES
 from nodescope.record.newest.held_values import Whole
@@ -70,9 +71,7 @@ class QueueWriter:
     Args:
         queue: The queue.
         path, level, budget_bytes, arrays_wait_s, on_commit, on_fault, on_room: As in `Recorder`.
-        patience: How many times the writer waits for more records before it writes a small batch:
-            the first one, which shows early what the program runs, and at most. Each batch waits
-            once more than the one before.
+        patience: How long the writer waits for more records before it writes a batch.
         looked_at: Called when values were checked, with the parts of the run to keep whole, and
             with what was found.
         final_record: Makes the last record, when all losses are known, if there is one.
@@ -100,7 +99,7 @@ class QueueWriter:
         on_commit: Callable[[int], None] | None,
         on_fault: Callable[[str], None] | None,
         on_room: Callable[[bool, str], None] | None,
-        patience: tuple[int, int],
+        patience: Patience,
         looked_at: Callable[[Sequence[Span], FirstNonfinite], None],
         final_record: Callable[[], Told | None],
     ) -> None:
@@ -116,7 +115,7 @@ class QueueWriter:
         self.disk_losses = DiskLosses()
         self._lost_structure = 0
         self.budget_bytes = budget_bytes
-        self._patience, self._most_patience = patience
+        self._gathering = Gathering(queue, patience)
         self._clock: int | None = None  # measures the writing thread's processor time
         self._written_ns = 0  # its time after the last batch
         self.committed_seq = 0
@@ -269,7 +268,10 @@ class QueueWriter:
         return self._batch.owed.many > 0 or (self._packs.due_in() == 0 and not self.closing)
 
     def attended(self, somebody: bool) -> None:
-        """Note whether somebody is following the run: if so, arrays are written at once."""
+        """Note whether somebody is following the run: if so, arrays are written at once, and
+        batches sooner.
+        """
+        self._gathering.followed = somebody
         if self._packs.attended(somebody):
             self._packs.want(self._queue.seq)
             self._queue.wanted.set()
@@ -283,7 +285,7 @@ class QueueWriter:
                 if self._queue.failure is not None:
                     raise self._queue.failure
                 if called and not self.closing:
-                    self._gather()
+                    self._gathering.wait()
                 self._queue.hurry.clear()
                 self._queue.wanted.clear()
                 self._queue.rest()
@@ -323,15 +325,6 @@ class QueueWriter:
         """How long to wait for records; None without limit."""
         waits_s = (self._packs.due_in(), self._room.again_s)
         return min([wait_s for wait_s in waits_s if wait_s is not None], default=None)
-
-    def _gather(self) -> None:
-        """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
-        self._queue.gathers = True
-        for _ in range(self._patience):
-            if self._queue.hurry.wait(BATCH_S / 2) or self._queue.queued > self._queue.plenty:
-                break
-        self._patience = min(self._patience + 1, self._most_patience)
-        self._queue.gathers = False
 
     def _pressed(self) -> bool:
         """Whether a batch must not wait to grow: somebody waits for it, or much is queued."""

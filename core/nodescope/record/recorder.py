@@ -48,6 +48,7 @@ from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import WITHOUT_ARRAYS, CaptureLevels, Chosen
 from nodescope.record.captures import capture, known_bytes
 from nodescope.record.failed_inputs import failed_inputs
+from nodescope.record.gathering import Patience
 from nodescope.record.kept.waiting_packs import MOST_S
 from nodescope.record.newest.held_block import executions_of
 from nodescope.record.newest.held_values import Held, Whole
@@ -67,8 +68,8 @@ _LEAST_BUDGET = 16 * MIB
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 1_000_000_000
-# Waits of the writer for more records, at first and at most: with a policy, and without.
-_PATIENCE = (8, 8), (1, 4)
+# How long the writer waits for more records: with a policy, and without.
+_PATIENCE = Patience(8, 8, 8), Patience(first=1, followed=4, most=10)
 # The bytes that the writer gathers for a batch: with a policy, which looks at how much waits, and
 # without.
 _PLENTY = 8 * MIB, PLENTY_BYTES

@@ -49,10 +49,10 @@ def test_the_writer_gathers_until_there_is_plenty(
             hurry = Waits()
             patch.setattr(recorder, "hurry", hurry)
             patch.setattr(recorder, "queued", queued)
-            patch.setattr(recorder.writer, "_patience", 4)
+            patch.setattr(recorder.writer._gathering, "_slices", 4)
             assert recorder.writer.behind == (queued > 24 * MIB)
             assert recorder.writer._pressed() == (queued > 24 * MIB)
-            recorder.writer._gather()
+            recorder.writer._gathering.wait()
             waits.append(hurry.waited)
     assert waits == [4, 1]
 

@@ -29,8 +29,8 @@ from nodescope.events import (
 )
 from nodescope.record import queue_writer
 from nodescope.record.batch import Batch
+from nodescope.record.gathering import Gathering
 from nodescope.record.governor.governor import Governor
-from nodescope.record.queue_writer import QueueWriter
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
@@ -419,10 +419,10 @@ def test_records_that_come_while_others_are_written_gather(
 ) -> None:
     gathered, done = [], threading.Event()
 
-    def gather(writer: QueueWriter) -> None:
-        gathered.append(len(writer._queue.records))
+    def gather(gathering: Gathering) -> None:
+        gathered.append(len(gathering._queue.records))
 
-    monkeypatch.setattr(QueueWriter, "_gather", gather)
+    monkeypatch.setattr(Gathering, "wait", gather)
 
     def another(seq: int) -> None:
         if seq < 9:
@@ -452,9 +452,10 @@ def test_where_only_the_newest_is_whole_less_of_it_stays(tmp_path: Path) -> None
     assert budget_of("given.nscope", 1 << 30, newest=True) == (1024, 1024)
 
 
-@pytest.mark.parametrize(("governed", "waits"), [(False, [1, 2, 3, 4, 4]), (True, [8] * 5)])
+@pytest.mark.parametrize("is_followed", [False, True])
+@pytest.mark.parametrize("governed", [False, True])
 def test_first_batches_come_soon_and_later_ones_grow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, governed: bool, waits: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, governed: bool, is_followed: bool
 ) -> None:
     """Each batch takes the processor, and Python's lock, from the program."""
 
@@ -469,12 +470,17 @@ def test_first_batches_come_soon_and_later_ones_grow(
     recorder = Recorder(tmp_path / "r.nscope", level="timing", policy=policy)
     if policy is not None:
         policy.govern(recorder)
-    seen = []
+    waits = []
     with monkeypatch.context() as patch:
-        for _ in waits:
+        for followed in (is_followed,) * 6 + (True,):
+            recorder.writer.attended(followed)
             hurry = Counted()
             patch.setattr(recorder, "hurry", hurry)
-            recorder.writer._gather()
-            seen.append(hurry.count)
+            recorder.writer._gathering.wait()
+            waits.append(hurry.count)
     recorder.close()
-    assert seen == waits
+    if governed:
+        assert waits == [8] * 7
+    else:
+        # A page that is opened later waits no longer either.
+        assert waits == [1, 2, 4, *((4, 4, 4) if is_followed else (8, 10, 10)), 4]

@@ -1,0 +1,51 @@
+"""How long the writer waits for more records before it writes a batch."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from nodescope.record.record_queue import RecordQueue
+
+SLICE_S: Final = 0.025
+
+
+class Patience(NamedTuple):
+    """Numbers of slices of time.
+
+    Attributes:
+        first: Before the first batch, which shows early what the program runs.
+        followed: At most, while a page or a debugger is connected.
+        most: At most: each batch takes the processor, and Python's lock, from the program.
+    """
+
+    first: int
+    followed: int
+    most: int
+
+
+class Gathering:
+    """The waits of a writer. Each is twice as long as the one before, up to a limit.
+
+    Args:
+        queue: The queue that fills meanwhile.
+        patience: The limits.
+
+    Attributes:
+        followed: Whether a page or a debugger is connected.
+    """
+
+    def __init__(self, queue: RecordQueue, patience: Patience) -> None:
+        self._queue, self._patience = queue, patience
+        self._slices = patience.first
+        self.followed = False
+
+    def wait(self) -> None:
+        """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
+        most = self._patience.followed if self.followed else self._patience.most
+        self._slices = min(self._slices, most)
+        self._queue.gathers = True
+        for _ in range(self._slices):
+            if self._queue.hurry.wait(SLICE_S) or self._queue.queued > self._queue.plenty:
+                break
+        self._slices *= 2
+        self._queue.gathers = False
