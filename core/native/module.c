@@ -14,6 +14,7 @@
 #include "noted_statistics.h"
 #include "outputs.h"
 #include "plain.h"
+#include "pauses.h"
 #include "polling_lock.h"
 #include "pull.h"
 #include "rows.h"
@@ -22,7 +23,7 @@
 #include "writers.h"
 
 /* The revision of the interface to Python; nodescope.native refuses a file with another one. */
-#define REVISION 40
+#define REVISION 41
 
 /* Below this number of elements, releasing the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -182,7 +183,7 @@ PyMODINIT_FUNC PyInit__core(void) {
                    add_noted_statistics(module) < 0 || add_elements(module) < 0 ||
                    add_plain(module) < 0 || add_pull(module) < 0 || add_calls(module) < 0 ||
                    add_rows(module) < 0 || add_writers(module) < 0 || add_checksum(module) < 0 ||
-                   add_columns(module) < 0 || add_polling_lock(module) < 0 ||
+                   add_columns(module) < 0 || add_polling_lock(module) < 0 || add_pauses(module) < 0 ||
                    add_float_statistics(module) < 0))
         Py_CLEAR(module);
     return module;

@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "noted_records.h"
 #include "objects.h"
+#include "pauses.h"
 #include "strided_copy.h"
 
 /* Outputs of so many bytes and more are emitted as events; of these only a copy is made on the program's
@@ -320,6 +321,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     if (self->count && self->thread != numbers[2]) self->several = 1;
     self->thread = numbers[2];
     self->count++;
+    noted_so_far++;
     PyObject *told = NULL;
     if (self->count >= self->most) told = PyObject_CallNoArgs(self->when_full);
     else if (self->asleep) {

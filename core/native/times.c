@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <structmember.h>
 
+#include "pauses.h"
+
 typedef struct {
     PyObject_HEAD
     long long *numbers;
@@ -35,6 +37,7 @@ int note_times(PyObject *object, const long long numbers[TIMED]) {
     for (int i = 0; i < TIMED; i++) place[i] = numbers[i];
     self->several |= numbers[THREAD] != self->numbers[THREAD];
     self->count++;
+    noted_so_far++;
     if (self->count >= self->most) {
         done = PyObject_CallNoArgs(self->when_full);
     } else if (self->asleep) {

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 40
+REVISION: Final = 41
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -84,6 +84,10 @@ Pull: Final[Callable[[tuple[Any, ...], Any, Any, Any, bool], Any] | None] = geta
 
 PollingLock: Final[Callable[[], Any] | None] = getattr(_core, "PollingLock", None)
 """A lock that only a running thread gets; see `nodescope.polling_lock`. None without a core."""
+
+
+Pauses: Final[Callable[[], Any] | None] = getattr(_core, "Pauses", None)
+"""Waits until no execution is noted; see `nodescope.record.host_sampler`. None without a core."""
 
 
 NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(

@@ -24,6 +24,7 @@ from operator import attrgetter
 from types import CodeType
 from typing import Final, NamedTuple
 
+from nodescope import native
 from nodescope.events import HostKind, HostSpan
 from nodescope.interactive import cell_name, is_interactive
 from nodescope.origins import OURS, origin
@@ -34,6 +35,10 @@ INTERVAL_S: Final = 0.008
 # takes the interpreter's lock, and a processor's caches, from the program.
 RESTING_INTERVAL_S: Final = 0.05
 _NAP_NS: Final = int(RESTING_INTERVAL_S * 1e9)
+# While the native core notes nodes, it says when none was noted for half an interval: until then
+# there is nothing to see. It looks that often at most before a sample is taken in any case.
+_SLICE_NS: Final = int(INTERVAL_S / 2 * 1e9)
+_MOST_SLICES: Final = 12
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.
@@ -141,6 +146,7 @@ class Sampler:
         # than an event, and there are many samples in the life of a program.
         self._soon = threading.Lock()
         self._soon.acquire()
+        self._pauses = None if native.Pauses is None else native.Pauses()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -154,6 +160,8 @@ class Sampler:
         """Stop sampling, and emit open stretches. May be called again."""
         self._ended = True
         self._wake()
+        if self._pauses is not None:
+            self._pauses.end()
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -180,15 +188,20 @@ class Sampler:
         self._thread = None
 
     def _work(self) -> None:
-        while not self._ended:
-            self._naps = self._resting
-            is_woken = self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else INTERVAL_S)
-            if is_woken and (self._ended or self._soon.acquire(timeout=INTERVAL_S)):
-                return
+        while self._waited():
             try:
                 self.look()
             except Exception:  # a failed sample is not worth an error
                 return
+
+    def _waited(self) -> bool:
+        """Wait for the next sample; return whether one is to be taken."""
+        self._naps = self._resting
+        if self._pauses is not None and not (self._naps or self._stretches):
+            self._pauses.wait(_SLICE_NS, 2, _MOST_SLICES)
+        elif self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else INTERVAL_S):
+            return not (self._ended or self._soon.acquire(timeout=INTERVAL_S))
+        return not self._ended
 
     def look(self) -> None:
         """Take one sample of each thread."""
