@@ -24,7 +24,9 @@ import nodescope as ns
 from bench import processes
 from bench.measure import Row, paired_times, ratio
 from nodescope.engine import tracer
-from nodescope.events import LEVELS, Bus, Event, NodeFinished, Probe
+from nodescope.events import LEVELS, Bus, Event, Level, NodeFinished, Probe
+from nodescope.ir.block_demands import TimesSink
+from nodescope.record.noted_times import noted_times
 from nodescope.record.queue_writer import BUDGET_BYTES
 
 SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
@@ -87,6 +89,22 @@ class _Sink:
         pass
 
 
+class _TimesSink(_Sink):
+    """A probe that takes the times of each execution, and throws them away."""
+
+    def __init__(self) -> None:
+        self._times = noted_times(self._throw_away, lambda: None)
+
+    def _throw_away(self) -> None:
+        self._times.take()
+
+    def block_level(self) -> Level:
+        return "timing"
+
+    def times_sink(self) -> TimesSink:
+        return self._times
+
+
 def _events_row() -> Row:
     """The cost of events alone; `governed` has the rows with a limit."""
     run = RUNS[0].run
@@ -129,8 +147,17 @@ def _levels(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
 
 
 def _floors(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
-    """What a recorder without any other cost would take."""
+    """What observing without a recorder takes, and what a recorder without any other cost would
+    take.
+    """
     plain, nbytes = statistics.median(times["plain"]["cpu"]), times["nbytes"]
+    ratios = _ratios(times, "noted", "cpu")
+    yield Row(
+        f"{sample.label}, times of nodes noted and thrown away",
+        "not observed",
+        statistics.median(ratios),
+        detail=f"{min(ratios):.2f} to {max(ratios):.2f}",
+    )
     for what, name, size in (
         ("np.min of each output", "read", nbytes),
         ("writing each output", "write", nbytes),
@@ -174,7 +201,11 @@ def measured(place: str) -> dict[str, Any]:
                 path.unlink()
 
         times = paired_times(
-            {"plain": sample.run, **{level: recorded(level) for level in LEVELS}},
+            {
+                "plain": sample.run,
+                "noted": lambda: _probed(sample.run, _TimesSink()),
+                **{level: recorded(level) for level in LEVELS},
+            },
             rounds=sample.rounds,
             budget_s=0,
             before=empty,
