@@ -13,13 +13,15 @@ typedef struct {
 
 PyDoc_STRVAR(wait_doc,
 "wait(slice_ns, least, most)\n--\n\n"
-"Wait until no execution was noted for a slice of time, for some slices at least and at most.\n\n"
-"Returns at once after `end`, and for the rest of a slice if it is called meanwhile.\n");
+"Wait until no execution was noted for a slice of time, for some slices at least and at most; return how\n"
+"many passed. `end` ends the wait with the present slice.\n\n"
+"Raises:\n"
+"    ValueError: A slice does not take from 0 to 999,999,999 ns.\n");
 
 static PyObject *pauses_wait(PyObject *object, PyObject *arguments) {
     Pauses *self = (Pauses *)object;
     long slice_ns;
-    int least, most;
+    int least, most, slices = 0;
     if (!PyArg_ParseTuple(arguments, "lii", &slice_ns, &least, &most)) return NULL;
     if (slice_ns < 0 || slice_ns > 999999999) {
         PyErr_SetString(PyExc_ValueError, "a slice takes less than a second");
@@ -27,13 +29,13 @@ static PyObject *pauses_wait(PyObject *object, PyObject *arguments) {
     }
     struct timespec slice = {0, slice_ns};
     Py_BEGIN_ALLOW_THREADS
-    for (int slices = 0; slices < most && !self->ended; slices++) {
+    while (slices < most && !self->ended) {
         uint64_t before = noted_so_far;
         nanosleep(&slice, NULL);
-        if (slices + 1 >= least && noted_so_far == before) break;
+        if (++slices >= least && noted_so_far == before) break;
     }
     Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    return PyLong_FromLong(slices);
 }
 
 static PyObject *pauses_end(PyObject *object, PyObject *nothing) {

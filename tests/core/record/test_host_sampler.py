@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope import native
 from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.engine.static.lowering import Lowering
 from nodescope.events import HostSpan, StepStarted
@@ -171,6 +172,23 @@ def test_in_an_unobserved_step_only_fetching_is_named() -> None:
     bench.step = (3, False)
     bench.run(*[[AUGMENT, MODULE]] * 3, *[[LOADER, STEPS, MODULE]] * 3, [MODULE])
     assert bench.told() == [("python", 35, 65, "data.py", 12, "batches")]
+
+
+@pytest.mark.parametrize(("resting", "frames"), [(False, OP), (True, OP), (False, LOADER)])
+def test_the_core_waits_for_a_gap_unless_one_is_open_or_steps_run_unobserved(
+    monkeypatch: pytest.MonkeyPatch, resting: bool, frames: tuple[CodeType, int, int]
+) -> None:
+    waits: list[tuple[int, ...]] = []
+
+    class Pauses:
+        def wait(self, *arguments: int) -> None:
+            waits.append(arguments)
+
+    monkeypatch.setattr(native, "Pauses", Pauses)
+    sampler = Bench().run([frames]).sampler
+    sampler.rest(resting)
+    assert sampler._waited()
+    assert waits == ([] if resting or frames is LOADER else [(4 * MS, 2, 12)])
 
 
 def test_the_prompt_is_input(monkeypatch: pytest.MonkeyPatch) -> None:
