@@ -197,7 +197,9 @@ class Sampler:
     def _waited(self) -> bool:
         """Wait for the next sample; return whether one is to be taken."""
         self._naps = self._resting
-        if self._pauses is not None and not (self._naps or self._stretches):
+        # A thread may be between nodes while another one runs nodes.
+        one = len(self._threads) < 2
+        if self._pauses is not None and one and not (self._naps or self._stretches):
             self._pauses.wait(_SLICE_NS, 2, _MOST_SLICES)
         elif self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else INTERVAL_S):
             return not (self._ended or self._soon.acquire(timeout=INTERVAL_S))

@@ -174,9 +174,11 @@ def test_in_an_unobserved_step_only_fetching_is_named() -> None:
     assert bench.told() == [("python", 35, 65, "data.py", 12, "batches")]
 
 
-@pytest.mark.parametrize(("resting", "frames"), [(False, OP), (True, OP), (False, LOADER)])
-def test_the_core_waits_for_a_gap_unless_one_is_open_or_steps_run_unobserved(
-    monkeypatch: pytest.MonkeyPatch, resting: bool, frames: tuple[CodeType, int, int]
+@pytest.mark.parametrize("open_gap", [False, True])
+@pytest.mark.parametrize("resting", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_core_waits_for_the_first_gap_of_a_thread_in_observed_steps(
+    monkeypatch: pytest.MonkeyPatch, open_gap: bool, resting: bool, threads: int
 ) -> None:
     waits: list[tuple[int, ...]] = []
 
@@ -185,10 +187,12 @@ def test_the_core_waits_for_a_gap_unless_one_is_open_or_steps_run_unobserved(
             waits.append(arguments)
 
     monkeypatch.setattr(native, "Pauses", Pauses)
-    sampler = Bench().run([frames]).sampler
+    bench = Bench()
+    bench.sampler._threads |= set(range(1, threads + 1))
+    sampler = bench.run([LOADER if open_gap else OP]).sampler
     sampler.rest(resting)
     assert sampler._waited()
-    assert waits == ([] if resting or frames is LOADER else [(4 * MS, 2, 12)])
+    assert waits == ([] if open_gap or resting or threads > 1 else [(4 * MS, 2, 12)])
 
 
 def test_the_prompt_is_input(monkeypatch: pytest.MonkeyPatch) -> None:
