@@ -2,49 +2,64 @@
    time to time. To take the interpreter's lock for that would interrupt the program. */
 #include "pauses.h"
 
-#include <time.h>
-
 volatile uint64_t noted_so_far;
 
 typedef struct {
     PyObject_HEAD
+    PyThread_type_lock going_on; /* held until `end`, so that a wait for it takes a slice, or less */
     volatile char ended;
 } Pauses;
 
+static PyObject *pauses_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    Pauses *self = (Pauses *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    if (!(self->going_on = PyThread_allocate_lock())) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    PyThread_acquire_lock(self->going_on, WAIT_LOCK);
+    return (PyObject *)self;
+}
+
 PyDoc_STRVAR(wait_doc,
-"wait(slice_ns, least, most)\n--\n\n"
-"Wait until no execution was noted for a slice of time, for some slices at least and at most; return how\n"
-"many passed. `end` ends the wait with the present slice.\n\n"
+"wait(slice_us, least, most)\n--\n\n"
+"Wait until no execution was noted for a slice of time, for some slices at least and at most.\n\n"
+"Returns whether none was noted in the last slice. `end` ends the wait, which is false then.\n\n"
 "Raises:\n"
-"    ValueError: A slice does not take from 0 to 999,999,999 ns.\n");
+"    ValueError: A slice takes no time.\n");
 
 static PyObject *pauses_wait(PyObject *object, PyObject *arguments) {
     Pauses *self = (Pauses *)object;
-    long slice_ns;
-    int least, most, slices = 0;
-    if (!PyArg_ParseTuple(arguments, "lii", &slice_ns, &least, &most)) return NULL;
-    if (slice_ns < 0 || slice_ns > 999999999) {
-        PyErr_SetString(PyExc_ValueError, "a slice takes less than a second");
+    long slice_us;
+    int least, most, paused = 0;
+    if (!PyArg_ParseTuple(arguments, "lii", &slice_us, &least, &most)) return NULL;
+    if (slice_us < 1) {
+        PyErr_SetString(PyExc_ValueError, "a slice takes a microsecond or more");
         return NULL;
     }
-    struct timespec slice = {0, slice_ns};
     Py_BEGIN_ALLOW_THREADS
-    while (slices < most && !self->ended) {
+    for (int slices = 0; slices < most && !self->ended && !(paused && slices >= least); slices++) {
         uint64_t before = noted_so_far;
-        nanosleep(&slice, NULL);
-        if (++slices >= least && noted_so_far == before) break;
+        if (PyThread_acquire_lock_timed(self->going_on, slice_us, 0) == PY_LOCK_ACQUIRED)
+            PyThread_release_lock(self->going_on); /* `end` has released it */
+        paused = noted_so_far == before;
     }
     Py_END_ALLOW_THREADS
-    return PyLong_FromLong(slices);
+    return PyBool_FromLong(paused && !self->ended);
 }
 
 static PyObject *pauses_end(PyObject *object, PyObject *nothing) {
-    ((Pauses *)object)->ended = 1;
+    Pauses *self = (Pauses *)object;
+    if (!self->ended) {
+        self->ended = 1;
+        PyThread_release_lock(self->going_on);
+    }
     Py_RETURN_NONE;
 }
 
 static void pauses_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
+    if (((Pauses *)object)->going_on) PyThread_free_lock(((Pauses *)object)->going_on);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -56,9 +71,9 @@ static PyMethodDef pauses_methods[] = {
 };
 
 static PyType_Slot pauses_slots[] = {
+    {Py_tp_new, pauses_new},
     {Py_tp_dealloc, pauses_dealloc},
     {Py_tp_methods, pauses_methods},
-    {Py_tp_new, PyType_GenericNew},
     {Py_tp_doc, "Waits for pauses of a program that runs nodes."},
     {0, NULL},
 };

@@ -41,11 +41,16 @@ class Gathering:
 
     def wait(self) -> None:
         """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
-        most = self._patience.followed if self.followed else self._patience.most
-        self._slices = min(self._slices, most)
+        slices = 0
         self._queue.gathers = True
-        for _ in range(self._slices):
+        while slices < min(self._slices, self._most):
+            slices += 1
             if self._queue.hurry.wait(SLICE_S) or self._queue.queued > self._queue.plenty:
                 break
-        self._slices *= 2
+        self._slices = min(2 * self._slices, self._patience.most)
         self._queue.gathers = False
+
+    @property
+    def _most(self) -> int:
+        """The limit now: a page may be opened during a wait."""
+        return self._patience.followed if self.followed else self._patience.most

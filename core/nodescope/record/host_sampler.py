@@ -1,4 +1,5 @@
-"""Sampler: checks every few milliseconds where the program's threads are while they run no node.
+"""Sampler: checks where the program's threads are while they run no node, every few milliseconds;
+with the native core, in a program of one thread, only once no node has run for some milliseconds.
 
 The time between nodes is the program's own: Python, other libraries, waiting. The sampler
 attributes it to the user's line. A sample counts only next to another sample of the same line with
@@ -35,10 +36,14 @@ INTERVAL_S: Final = 0.008
 # takes the interpreter's lock, and a processor's caches, from the program.
 RESTING_INTERVAL_S: Final = 0.05
 _NAP_NS: Final = int(RESTING_INTERVAL_S * 1e9)
-# While the native core notes nodes, it says when none was noted for half an interval: until then
-# there is nothing to see. It looks that often at most before a sample is taken in any case.
-_SLICE_NS: Final = int(INTERVAL_S / 2 * 1e9)
+# The native core waits until it has noted no node for a slice of time: before, there is nothing to
+# see. A second sample follows after another slice, so that gaps of three slices and more are named.
+_SLICE_US: Final = int(INTERVAL_S / 2 * 1e6)
+_LEAST_SLICES: Final = 2
+# After so many slices, a sample is taken even if nodes ran in each of them.
 _MOST_SLICES: Final = 12
+# What has paused for a slice began to pause in the slice before: on average, half of this ago.
+_PAUSED_NS: Final = 3 * _SLICE_US * 1000
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.
@@ -140,7 +145,7 @@ class Sampler:
         self._stretches: dict[int, _Stretch] = {}
         self._before_ns = now_ns()
         self._running = 0
-        self._ended = self._resting = self._naps = False
+        self._ended = self._resting = self._naps = self._paused = False
         self._woken_ns = -_NAP_NS  # when it was last woken from a nap
         # Released when the program is observed again, or has ended. A lock takes much less time
         # than an event, and there are many samples in the life of a program.
@@ -197,12 +202,18 @@ class Sampler:
     def _waited(self) -> bool:
         """Wait for the next sample; return whether one is to be taken."""
         self._naps = self._resting
-        # A thread may be between nodes while another one runs nodes.
-        one = len(self._threads) < 2
-        if self._pauses is not None and one and not (self._naps or self._stretches):
-            self._pauses.wait(_SLICE_NS, 2, _MOST_SLICES)
-        elif self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else INTERVAL_S):
-            return not (self._ended or self._soon.acquire(timeout=INTERVAL_S))
+        several = len(self._threads) > 1  # while one runs nodes, another one may pause
+        if self._pauses is None or several or self._naps or self._stretches:
+            interval = INTERVAL_S / 2 if self._paused else INTERVAL_S
+            self._paused = False
+            is_woken = self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else interval)
+            if is_woken and not self._ended:
+                self._soon.acquire(timeout=INTERVAL_S)
+        else:
+            self._paused = self._pauses.wait(_SLICE_US, _LEAST_SLICES, _MOST_SLICES)
+            self._soon.acquire(blocking=False)  # a nap had ended when it was to be woken from it
+            if self._paused:
+                self._before_ns = max(self._before_ns, self._now_ns() - _PAUSED_NS)
         return not self._ended
 
     def look(self) -> None:

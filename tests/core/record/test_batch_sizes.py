@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from nodescope.events import Bus
+from nodescope.record.gathering import Gathering, Patience
 from nodescope.record.governor.governor import Governor
 from nodescope.record.record_queue import BATCH_BYTES, LEAST_BATCH_BYTES
 from nodescope.record.recorder import Recorder
@@ -55,6 +59,50 @@ def test_the_writer_gathers_until_there_is_plenty(
             recorder.writer._gathering.wait()
             waits.append(hurry.waited)
     assert waits == [4, 1]
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_first_batches_come_soon_and_later_ones_grow(followed: bool) -> None:
+    """Each batch takes the processor, and Python's lock, from the program."""
+    queue: Any = SimpleNamespace(hurry=Waits(), queued=0, plenty=1)
+    gathering = Gathering(queue, Patience(first=1, followed=4, most=10))
+    gathering.followed = followed
+    totals = [0]
+    for _ in range(6):
+        gathering.wait()
+        totals.append(queue.hurry.waited)
+    assert np.diff(totals).tolist() == ([1, 2, 4, 4, 4, 4] if followed else [1, 2, 4, 8, 10, 10])
+
+
+def test_a_page_that_is_opened_meanwhile_ends_a_long_wait() -> None:
+    class Opened(Waits):
+        def wait(self, seconds: float) -> bool:
+            gathering.followed = self.waited == 6
+            return super().wait(seconds)
+
+    queue: Any = SimpleNamespace(hurry=Opened(), queued=0, plenty=1)
+    gathering = Gathering(queue, Patience(first=10, followed=4, most=10))
+    gathering.wait()
+    assert queue.hurry.waited == 7
+
+
+@pytest.mark.parametrize("governed", [False, True])
+def test_a_limited_run_writes_as_often_whether_it_is_followed_or_not(
+    tmp_path: Path, governed: bool
+) -> None:
+    policy = Governor(2.0, tell=print, bus=Bus()) if governed else None
+    recorder = Recorder(tmp_path / "r.nscope", level="timing", policy=policy)
+    if policy is not None:
+        policy.govern(recorder)
+    try:
+        gathering = recorder.writer._gathering
+        assert gathering._patience == ((8, 8, 8) if governed else (1, 4, 10))
+        recorder.writer.attended(True)
+        assert gathering.followed
+        recorder.writer.attended(False)
+        assert not gathering.followed
+    finally:
+        recorder.close()
 
 
 def test_a_small_queue_has_plenty_earlier_and_so_has_a_limited_run(tmp_path: Path) -> None:

@@ -174,25 +174,86 @@ def test_in_an_unobserved_step_only_fetching_is_named() -> None:
     assert bench.told() == [("python", 35, 65, "data.py", 12, "batches")]
 
 
+class Waits:
+    """In place of a sampler's waits: for a pause in what the core notes, and for a moment."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bench, self.paused, self.woken = bench, True, False
+        self.pauses: list[tuple[int, ...]] = []
+        self.moments: list[float] = []
+        monkeypatch.setattr(bench.sampler, "_pauses", self)
+        monkeypatch.setattr(bench.sampler, "_soon", self)
+
+    def wait(self, *arguments: int) -> bool:
+        self.pauses.append(arguments)
+        return self.paused
+
+    def acquire(self, blocking: bool = True, timeout: float = 0) -> bool:
+        if blocking:
+            self.moments.append(timeout)
+        return self.woken
+
+    def release(self) -> None:
+        self.woken = True
+
+    def end(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize("open_gap", [False, True])
 @pytest.mark.parametrize("resting", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_core_waits_for_the_first_gap_of_a_thread_in_observed_steps(
     monkeypatch: pytest.MonkeyPatch, open_gap: bool, resting: bool, threads: int
 ) -> None:
-    waits: list[tuple[int, ...]] = []
-
-    class Pauses:
-        def wait(self, *arguments: int) -> None:
-            waits.append(arguments)
-
-    monkeypatch.setattr(native, "Pauses", Pauses)
     bench = Bench()
+    waits = Waits(bench, monkeypatch)
     bench.sampler._threads |= set(range(1, threads + 1))
-    sampler = bench.run([LOADER if open_gap else OP]).sampler
-    sampler.rest(resting)
-    assert sampler._waited()
-    assert waits == ([] if open_gap or resting or threads > 1 else [(4 * MS, 2, 12)])
+    bench.run([LOADER if open_gap else OP]).sampler.rest(resting)
+    assert bench.sampler._waited()
+    if open_gap or resting or threads > 1:
+        assert (waits.pauses, waits.moments) == ([], [0.05 if resting else 0.008])
+    else:
+        assert (waits.pauses, waits.moments) == ([(4000, 2, 12)], [])
+
+
+def test_after_a_pause_the_second_sample_comes_soon_and_the_gap_began_six_ms_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    waits = Waits(bench, monkeypatch)
+    bench.run([OP])
+    bench.frames = [LOADER]
+    for now in (100, 104, 112):
+        bench.now = bench.busy_ns = now * MS
+        assert bench.sampler._waited()
+        bench.sampler.look()
+    bench.run([OP])
+    assert waits.moments == [0.004, 0.008]
+    assert bench.told() == [("python", 94, 117, "data.py", 12, "batches")]
+
+
+def test_only_the_end_of_the_run_ends_the_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program may begin and end its steps at any moment."""
+    bench = Bench()
+    waits = Waits(bench, monkeypatch)
+    for resting in (True, False, True, True, False):
+        waits.woken = True
+        bench.sampler.rest(resting)
+        assert bench.sampler._waited()
+    bench.sampler.stop()
+    assert not bench.sampler._waited()
+
+
+@pytest.mark.skipif(native.Pauses is None, reason="the core waits for pauses")
+def test_no_wake_up_is_left_for_a_later_nap() -> None:
+    bench = Bench()
+    bench.sampler._naps = True
+    bench.now += 100 * MS
+    bench.sampler.rest(False)  # while it takes a sample
+    assert not bench.sampler._soon.locked()
+    assert bench.sampler._waited()
+    assert bench.sampler._soon.locked()
 
 
 def test_the_prompt_is_input(monkeypatch: pytest.MonkeyPatch) -> None:

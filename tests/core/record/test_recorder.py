@@ -18,7 +18,6 @@ import nodescope as ns
 from nodescope.errors import RecordingError
 from nodescope.events import (
     LEVELS,
-    Bus,
     GraphExtended,
     Level,
     Logged,
@@ -30,7 +29,6 @@ from nodescope.events import (
 from nodescope.record import queue_writer
 from nodescope.record.batch import Batch
 from nodescope.record.gathering import Gathering
-from nodescope.record.governor.governor import Governor
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
@@ -450,37 +448,3 @@ def test_where_only_the_newest_is_whole_less_of_it_stays(tmp_path: Path) -> None
     assert budget_of("newest.nscope", newest=True) == (128, 256)
     assert budget_of("values.nscope", newest=False) == (256, 256)
     assert budget_of("given.nscope", 1 << 30, newest=True) == (1024, 1024)
-
-
-@pytest.mark.parametrize("is_followed", [False, True])
-@pytest.mark.parametrize("governed", [False, True])
-def test_first_batches_come_soon_and_later_ones_grow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, governed: bool, is_followed: bool
-) -> None:
-    """Each batch takes the processor, and Python's lock, from the program."""
-
-    class Counted:
-        count = 0
-
-        def wait(self, seconds: float) -> bool:
-            self.count += 1
-            return False
-
-    policy = Governor(2.0, tell=print, bus=Bus()) if governed else None
-    recorder = Recorder(tmp_path / "r.nscope", level="timing", policy=policy)
-    if policy is not None:
-        policy.govern(recorder)
-    waits = []
-    with monkeypatch.context() as patch:
-        for followed in (is_followed,) * 6 + (True,):
-            recorder.writer.attended(followed)
-            hurry = Counted()
-            patch.setattr(recorder, "hurry", hurry)
-            recorder.writer._gathering.wait()
-            waits.append(hurry.count)
-    recorder.close()
-    if governed:
-        assert waits == [8] * 7
-    else:
-        # A page that is opened later waits no longer either.
-        assert waits == [1, 2, 4, *((4, 4, 4) if is_followed else (8, 10, 10)), 4]
