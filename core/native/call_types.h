@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "noted_records.h"
 #include "objects.h"
 #include "plain.h"
@@ -116,16 +116,6 @@ static struct {
         *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
         *itemsize, *several, *moved;
 } names;
-
-static long long now_ns(void) {
-#ifdef __APPLE__
-    return (long long)clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
-#else
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
-#endif
-}
 
 /* -------------------------------------------------------------------------- set-up */
 

@@ -2,6 +2,8 @@
    time to time. To take the interpreter's lock for that would interrupt the program. */
 #include "pauses.h"
 
+#include "clock.h"
+
 volatile uint64_t noted_so_far;
 
 typedef struct {
@@ -24,28 +26,33 @@ static PyObject *pauses_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 PyDoc_STRVAR(wait_doc,
 "wait(slice_us, least, most)\n--\n\n"
 "Wait until no execution was noted for a slice of time, for some slices at least and at most.\n\n"
-"Returns whether none was noted in the last slice. `end` ends the wait, which is false then.\n\n"
+"Returns for how many nanoseconds none has been noted; 0 without such a slice, or after `end`.\n\n"
 "Raises:\n"
 "    ValueError: A slice takes no time.\n");
 
 static PyObject *pauses_wait(PyObject *object, PyObject *arguments) {
     Pauses *self = (Pauses *)object;
     long slice_us;
-    int least, most, paused = 0;
+    int least, most;
+    uint64_t before = noted_so_far - 1;
+    long long began = 0;
     if (!PyArg_ParseTuple(arguments, "lii", &slice_us, &least, &most)) return NULL;
     if (slice_us < 1) {
         PyErr_SetString(PyExc_ValueError, "a slice takes a microsecond or more");
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    for (int slices = 0; slices < most && !self->ended && !(paused && slices >= least); slices++) {
-        uint64_t before = noted_so_far;
+    for (int slices = 0; slices < most && !self->ended; slices++) {
+        if (noted_so_far != before) {
+            before = noted_so_far;
+            began = now_ns();
+        } else if (slices >= least) break;
         if (PyThread_acquire_lock_timed(self->going_on, slice_us, 0) == PY_LOCK_ACQUIRED)
             PyThread_release_lock(self->going_on); /* `end` has released it */
-        paused = noted_so_far == before;
     }
     Py_END_ALLOW_THREADS
-    return PyBool_FromLong(paused && !self->ended);
+    /* Nodes may have run while this thread waited for the interpreter's lock. */
+    return PyLong_FromLongLong(noted_so_far == before && !self->ended ? now_ns() - began : 0);
 }
 
 static PyObject *pauses_end(PyObject *object, PyObject *nothing) {

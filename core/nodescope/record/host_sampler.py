@@ -42,8 +42,7 @@ _SLICE_US: Final = int(INTERVAL_S / 2 * 1e6)
 _LEAST_SLICES: Final = 2
 # After so many slices, a sample is taken even if nodes ran in each of them.
 _MOST_SLICES: Final = 12
-# What has paused for a slice began to pause in the slice before: on average, half of this ago.
-_PAUSED_NS: Final = 3 * _SLICE_US * 1000
+_SLICE_NS: Final = _SLICE_US * 1000
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.
@@ -80,7 +79,6 @@ class _Stretch:
     """Consecutive samples in one function, with no node run between them."""
 
     __slots__ = (
-        "before_ns",
         "busy_ns",
         "first_ns",
         "last_ns",
@@ -88,13 +86,14 @@ class _Stretch:
         "places",
         "processor_ns",
         "seq",
+        "start_ns",
         "step",
     )
 
     def __init__(
         self,
         place: HostPlace,
-        before_ns: int,
+        start_ns: int,
         now_ns: int,
         seq: int,
         step: int,
@@ -103,7 +102,7 @@ class _Stretch:
         self.places = [place]
         self.seq, self.step = seq, step
         self.processor_ns = self.busy_ns = processor  # of the thread, at the first and last sample
-        self.before_ns, self.first_ns, self.last_ns = before_ns, now_ns, now_ns
+        self.start_ns, self.first_ns, self.last_ns = start_ns, now_ns, now_ns
         self.other: tuple[HostPlace, int] | None = (
             None  # the last sample in another function, and its time
         )
@@ -145,7 +144,8 @@ class Sampler:
         self._stretches: dict[int, _Stretch] = {}
         self._before_ns = now_ns()
         self._running = 0
-        self._ended = self._resting = self._naps = self._paused = False
+        self._ended = self._resting = self._naps = False
+        self._paused_ns = 0  # for how long the core has noted no node; 0 if that is not known
         self._woken_ns = -_NAP_NS  # when it was last woken from a nap
         # Released when the program is observed again, or has ended. A lock takes much less time
         # than an event, and there are many samples in the life of a program.
@@ -204,16 +204,14 @@ class Sampler:
         self._naps = self._resting
         several = len(self._threads) > 1  # while one runs nodes, another one may pause
         if self._pauses is None or several or self._naps or self._stretches:
-            interval = INTERVAL_S / 2 if self._paused else INTERVAL_S
-            self._paused = False
+            interval = INTERVAL_S / 2 if self._paused_ns else INTERVAL_S
+            self._paused_ns = 0
             is_woken = self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else interval)
             if is_woken and not self._ended:
                 self._soon.acquire(timeout=INTERVAL_S)
         else:
-            self._paused = self._pauses.wait(_SLICE_US, _LEAST_SLICES, _MOST_SLICES)
+            self._paused_ns = self._pauses.wait(_SLICE_US, _LEAST_SLICES, _MOST_SLICES)
             self._soon.acquire(blocking=False)  # a nap had ended when it was to be woken from it
-            if self._paused:
-                self._before_ns = max(self._before_ns, self._now_ns() - _PAUSED_NS)
         return not self._ended
 
     def look(self) -> None:
@@ -251,8 +249,13 @@ class Sampler:
         return (self._seq() << 32) + count
 
     def _open(self, ident: int, place: HostPlace, now: int, seq: int, step: int) -> _Stretch:
+        # A stretch begins and ends between two samples; a late sample tells little about when. What
+        # has paused for some slices began to do so in the slice before.
+        start = now - min((now - self._before_ns) // 2, _MOST_BLUR_NS)
+        if self._paused_ns:
+            start = max(now - self._paused_ns - _SLICE_NS // 2, self._before_ns)
         stretch = self._stretches[ident] = _Stretch(
-            place, self._before_ns, now, seq, step, self._processor(ident)
+            place, start, now, seq, step, self._processor(ident)
         )
         return stretch
 
@@ -306,12 +309,17 @@ class Sampler:
                 kind = "waiting"
         if kind == "waiting" or len(set(stretch.places)) == 1:
             function = call or function  # in a loop, the line's own calls mean little
-        # The stretch began and ended between two samples; a late sample tells little about when.
-        start = stretch.first_ns - min((stretch.first_ns - stretch.before_ns) // 2, _MOST_BLUR_NS)
         end = last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
         self._emit(
             HostSpan(
-                kind, ident, stretch.step, start, end, cell_name(place.file), place.line, function
+                kind,
+                ident,
+                stretch.step,
+                stretch.start_ns,
+                end,
+                cell_name(place.file),
+                place.line,
+                function,
             )
         )
 

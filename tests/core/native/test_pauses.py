@@ -52,13 +52,12 @@ def noting(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def test_a_pause_ends_the_wait(pauses: Any) -> None:
-    for least in (0, 1, 3, ENDLESS):
-        assert pauses.wait(SLICE_US, least, min(least + 1, 4))
-    assert pauses.wait(SLICE_US, 1, ENDLESS)
+    for least, most, slices in ((0, 1, 1), (1, ENDLESS, 1), (3, ENDLESS, 3), (ENDLESS, 4, 4)):
+        assert pauses.wait(SLICE_US, least, most) >= slices * SLICE_US * 1000
 
 
-def test_without_a_slice_there_is_no_pause(pauses: Any) -> None:
-    assert not pauses.wait(SLICE_US, 1, 0)
+def test_without_a_slice_no_pause_is_known(pauses: Any) -> None:
+    assert pauses.wait(SLICE_US, 1, 0) == 0
 
 
 @pytest.mark.usefixtures("noting")
@@ -68,7 +67,7 @@ def test_noted_executions_prolong_the_wait(pauses: Any) -> None:
 
 
 def test_its_end_ends_the_wait(pauses: Any) -> None:
-    paused: list[bool] = []
+    paused: list[int] = []
     thread = threading.Thread(
         target=lambda: paused.append(pauses.wait(ENDLESS, ENDLESS, ENDLESS)), daemon=True
     )
@@ -76,8 +75,8 @@ def test_its_end_ends_the_wait(pauses: Any) -> None:
     pauses.end()
     pauses.end()
     thread.join(60)
-    assert paused == [False]
-    assert not pauses.wait(ENDLESS, ENDLESS, ENDLESS)
+    assert paused == [0]
+    assert pauses.wait(ENDLESS, ENDLESS, ENDLESS) == 0
 
 
 def test_a_slice_takes_time(pauses: Any) -> None:

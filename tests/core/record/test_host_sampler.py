@@ -178,15 +178,15 @@ class Waits:
     """In place of a sampler's waits: for a pause in what the core notes, and for a moment."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.bench, self.paused, self.woken = bench, True, False
+        self.paused_ns, self.woken = 4 * MS, False
         self.pauses: list[tuple[int, ...]] = []
         self.moments: list[float] = []
         monkeypatch.setattr(bench.sampler, "_pauses", self)
         monkeypatch.setattr(bench.sampler, "_soon", self)
 
-    def wait(self, *arguments: int) -> bool:
+    def wait(self, *arguments: int) -> int:
         self.pauses.append(arguments)
-        return self.paused
+        return self.paused_ns
 
     def acquire(self, blocking: bool = True, timeout: float = 0) -> bool:
         if blocking:
@@ -217,7 +217,7 @@ def test_the_core_waits_for_the_first_gap_of_a_thread_in_observed_steps(
         assert (waits.pauses, waits.moments) == ([(4000, 2, 12)], [])
 
 
-def test_after_a_pause_the_second_sample_comes_soon_and_the_gap_began_six_ms_ago(
+def test_a_gap_began_in_the_slice_before_the_pause_and_its_second_sample_comes_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench()
