@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 41
+REVISION: Final = 42
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -88,6 +88,11 @@ PollingLock: Final[Callable[[], Any] | None] = getattr(_core, "PollingLock", Non
 
 Pauses: Final[Callable[[], Any] | None] = getattr(_core, "Pauses", None)
 """Waits until no execution is noted; see `nodescope.record.host_sampler`. None without a core."""
+
+
+active_ns: Final[Callable[[int], int | None] | None] = getattr(_core, "active_ns", None)
+"""How long a thread, by its number in the system, has been running or ready to run; see
+`nodescope.record.host_sampler`. None without a core, and where the system does not report it."""
 
 
 NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(

@@ -413,22 +413,24 @@ def active_ns(ident: int) -> int | None:
     not wait then. None where the system does not report it.
     """
     thread = threading._active.get(ident)  # type: ignore[attr-defined]
-    native = getattr(thread, "native_id", None)
-    if native is None or not sys.platform.startswith("linux"):
+    number = getattr(thread, "native_id", None)
+    if number is None or not sys.platform.startswith("linux"):
         return None
+    if native.active_ns is not None:
+        return native.active_ns(number)
     try:
         # The clock of a thread is addressed by its number, which is refused once the thread has
         # ended; addressing it by identifier would then read freed memory.
-        running = time.clock_gettime_ns((~native << 3) | 6)
+        running = time.clock_gettime_ns((~number << 3) | 6)
     except OSError:
         return None
-    return running + _ready_ns(native)
+    return running + _ready_ns(number)
 
 
-def _ready_ns(native: int) -> int:
+def _ready_ns(number: int) -> int:
     """How long a thread was ready without a processor; 0 where the system does not report it."""
     try:
-        with open(f"/proc/self/task/{native}/schedstat", "rb", buffering=0) as statistics:
+        with open(f"/proc/self/task/{number}/schedstat", "rb", buffering=0) as statistics:
             return int(statistics.read().split()[1])
     except (OSError, ValueError, IndexError):
         return 0

@@ -355,6 +355,29 @@ def test_a_slow_loader_is_data_loading_and_its_sleep_is_named(tmp_path: Path) ->
     assert "time.sleep" in {item.function for item in inner}
 
 
+@pytest.mark.skipif(native.active_ns is None, reason="the core reads it where Linux reports it")
+def test_the_core_reads_the_same_times_of_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_python(ident: int) -> int | None:
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "active_ns", None)
+            return active_ns(ident)
+
+    here = threading.get_ident()
+    times = [in_python(here), active_ns(here), in_python(here), active_ns(here)]
+    assert None not in times
+    assert times == sorted(times, key=lambda time: time or 0)
+
+
+@pytest.mark.skipif(native.active_ns is None, reason="the core reads it where Linux reports it")
+def test_a_thread_that_has_ended_has_no_times() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert native.active_ns is not None
+    assert thread.native_id is not None
+    assert native.active_ns(thread.native_id) is None
+
+
 def test_a_thread_that_is_ready_and_gets_no_processor_is_active() -> None:
     """As on a busy machine: it computes, and another program has its processor."""
     processor = min(os.sched_getaffinity(0))
