@@ -309,17 +309,10 @@ class Sampler:
                 kind = "waiting"
         if kind == "waiting" or len(set(stretch.places)) == 1:
             function = call or function  # in a loop, the line's own calls mean little
-        end = last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
+        start, end = stretch.start_ns, last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
         self._emit(
             HostSpan(
-                kind,
-                ident,
-                stretch.step,
-                stretch.start_ns,
-                end,
-                cell_name(place.file),
-                place.line,
-                function,
+                kind, ident, stretch.step, start, end, cell_name(place.file), place.line, function
             )
         )
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope import native
 from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.engine.static.lowering import Lowering
 from nodescope.events import HostSpan, StepStarted
@@ -245,9 +244,11 @@ def test_only_the_end_of_the_run_ends_the_sampling(monkeypatch: pytest.MonkeyPat
     assert not bench.sampler._waited()
 
 
-@pytest.mark.skipif(native.Pauses is None, reason="the core waits for pauses")
-def test_no_wake_up_is_left_for_a_later_nap() -> None:
+def test_no_wake_up_is_left_for_a_later_nap(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
+    soon = bench.sampler._soon
+    Waits(bench, monkeypatch)
+    monkeypatch.setattr(bench.sampler, "_soon", soon)
     bench.sampler._naps = True
     bench.now += 100 * MS
     bench.sampler.rest(False)  # while it takes a sample
@@ -353,29 +354,6 @@ def test_a_slow_loader_is_data_loading_and_its_sleep_is_named(tmp_path: Path) ->
     assert {datum.file for datum in data} == {__file__}
     inner = [item for item in host if item.kind == "waiting" and item.file == __file__]
     assert "time.sleep" in {item.function for item in inner}
-
-
-@pytest.mark.skipif(native.active_ns is None, reason="the core reads it where Linux reports it")
-def test_the_core_reads_the_same_times_of_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_python(ident: int) -> int | None:
-        with monkeypatch.context() as patch:
-            patch.setattr(native, "active_ns", None)
-            return active_ns(ident)
-
-    here = threading.get_ident()
-    times = [in_python(here), active_ns(here), in_python(here), active_ns(here)]
-    assert None not in times
-    assert times == sorted(times, key=lambda time: time or 0)
-
-
-@pytest.mark.skipif(native.active_ns is None, reason="the core reads it where Linux reports it")
-def test_a_thread_that_has_ended_has_no_times() -> None:
-    thread = threading.Thread(target=lambda: None)
-    thread.start()
-    thread.join()
-    assert native.active_ns is not None
-    assert thread.native_id is not None
-    assert native.active_ns(thread.native_id) is None
 
 
 def test_a_thread_that_is_ready_and_gets_no_processor_is_active() -> None:

@@ -1,0 +1,31 @@
+"""The core reads how long a thread has been active, as Python does where there is no core."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nodescope import native
+from nodescope.record.host_sampler import active_ns
+
+
+def test_the_core_reads_the_same_times_of_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_python(ident: int) -> int | None:
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "active_ns", None)
+            return active_ns(ident)
+
+    here = threading.get_ident()
+    times = [in_python(here), active_ns(here), in_python(here), active_ns(here)]
+    assert None not in times
+    assert times == sorted(times, key=lambda time: time or 0)
+
+
+def test_a_thread_that_has_ended_has_no_times() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert native.active_ns is not None
+    assert thread.native_id is not None
+    assert native.active_ns(thread.native_id) is None
