@@ -56,10 +56,30 @@ int differentiate_several(PyObject *object, PyObject *ids) {
     return differentiate_value((Calls *)object, PyTuple_GetItem(ids, 0));
 }
 
+/* Note that a tensor's elements are in another array, where executions are noted with their outputs.
+   Returns 1 if that is done, 0 if it is left to the tracer, -1 with an exception set. */
+static int note_moved(Calls *calls, PyObject *tensor, PyObject *before) {
+    PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
+    long long number = value ? PyLong_AsLongLong(value) : 0;
+    if (number <= calls->base) return 1;
+    PyObject *entry = PyDict_GetItemWithError(calls->object[BY_VALUE], value);
+    if (!entry) return PyErr_Occurred() ? -1 : 1;
+    PyObject *recent = PyObject_GetAttr(entry, names.recent);
+    int looped = recent ? PyObject_IsTrue(recent) : -1;
+    Py_XDECREF(recent);
+    if (looped) return looped < 0 ? -1 : 0;
+    PyObject *now = SLOT(tensor, calls->offset[TENSOR_DATA]);
+    return note_move(calls->object[TIMES], number, (uint64_t)(uintptr_t)before, (uint64_t)(uintptr_t)now);
+}
+
 int moved(PyObject *object, PyObject *tensor, PyObject *before) {
     Calls *calls = (Calls *)object;
     PyObject *demand = SLOT(calls->object[BUS], calls->offset[BUS_DEMAND]);
-    if (demand == calls->object[DEMAND] && notes_times(calls->object[TIMES])) return 0;
+    if (demand == calls->object[DEMAND]) {
+        if (notes_times(calls->object[TIMES])) return 0;
+        int noted = notes_outputs(calls->object[TIMES]) ? note_moved(calls, tensor, before) : 0;
+        if (noted) return noted < 0 ? -1 : 0;
+    }
     PyObject *done =
         PyObject_CallMethodObjArgs(calls->object[TRACER], names.moved, tensor, before, NULL);
     Py_XDECREF(done);

@@ -68,7 +68,7 @@ static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *sl
         keep(&SLOT(tensor, offset[TENSOR_VID]), PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0));
         if ((!used || PyList_Append(calls->object[USED], used) == 0) &&
             tell(calls, state, entry, PyLong_AsLongLong(SLOT(entry, offset[ENTRY_ID])), step, NULL, 0, &data, 1,
-                 tensor, nothing, start, now_ns()) == 0)
+                 tensor, nothing, NULL, start, now_ns()) == 0)
             status = 1;
     }
     Py_XDECREF(nothing);

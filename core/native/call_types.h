@@ -114,7 +114,7 @@ static struct {
     PyObject *dtype, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
         *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
-        *itemsize, *several, *moved;
+        *itemsize, *several, *moved, *own, *recent;
 } names;
 
 /* -------------------------------------------------------------------------- set-up */

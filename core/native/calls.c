@@ -185,11 +185,12 @@ static int numbers_of(Calls *calls, PyObject *state, long long id, PyObject *ste
 }
 
 /* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set.
-   `number`: the id of the node; the entry is read only if more than times are wanted. */
+   `number`: the id of the node; the entry is read only if more than times are wanted. `own`: the attributes
+   of this execution, or NULL if they are the node's. */
 static ALWAYS_INLINE int tell(Calls *calls, PyObject *state, PyObject *entry, long long number,
                               PyObject *step, PyObject *const *read, Py_ssize_t reads,
                               PyObject *const *arrays, Py_ssize_t gives, PyObject *result,
-                              PyObject *inputs, long long start, long long end) {
+                              PyObject *inputs, PyObject *own, long long start, long long end) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *bus = calls->object[BUS], *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
     long long numbers[TIMED];
@@ -198,7 +199,7 @@ static ALWAYS_INLINE int tell(Calls *calls, PyObject *state, PyObject *entry, lo
     if (noted == 0 && only_times) noted = note_times(times, numbers);
     else if (noted == 0 && notes_outputs(times))
         noted = note_outputs(times, SLOT(entry, offset[ENTRY_NODE]), SLOT(entry, offset[ENTRY_OUTPUTS]),
-                             numbers, read, reads, arrays, gives, NULL);
+                             numbers, read, reads, arrays, gives, own);
     if (only_times || noted) {
         Py_DECREF(times);
         return noted < 0 ? -1 : 0;
@@ -211,7 +212,7 @@ static ALWAYS_INLINE int tell(Calls *calls, PyObject *state, PyObject *entry, lo
     } else if (began && ended) {
         PyObject *live = tuple_of(read, reads), *given = tuple_of(arrays, gives);
         PyObject *event = live && given ? PyObject_CallFunctionObjArgs(
-            calls->object[FINISHED], node, live, given, step, thread, began, ended, NULL) : NULL;
+            calls->object[FINISHED], node, live, given, step, thread, began, ended, own, NULL) : NULL;
         PyObject *edits = SLOT(bus, offset[BUS_EDITS]);
         if (event && emit(calls, event) == 0)
             done = SLOT(bus, offset[BUS_EDITS]) == edits && PyDict_Size(edits) == 0
@@ -358,7 +359,8 @@ static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyOb
         if (reads == before) break;
     } while (reads <= MOST_INPUTS);
     if (reads > MOST_INPUTS) return NULL;
-    PyObject *entry, *value, *only_times = NULL; /* entries and their slots live as long as the run */
+    PyObject *entry, *value; /* entries and their slots live as long as the run */
+    PyObject *only_times = NULL, *own = NULL;
     long long id;
     int plain = tensors == count && (attrs == calls->object[NO_ATTRS] || PyDict_Size(attrs) == 0);
     const Record *record = recurring(calls, operation, cursor, inputs, count, ids);
@@ -377,12 +379,14 @@ static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyOb
         id = PyLong_AsLongLong(SLOT(entry, offset[ENTRY_ID]));
         varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     }
-    if (!same && !same_attributes(calls, entry, inputs, count, attrs)) {
-        if (!notes_times(calls->object[TIMES])) {
+    int others = !same && !same_attributes(calls, entry, inputs, count, attrs);
+    if (others) {
+        int only = notes_times(calls->object[TIMES]);
+        if (!only && !notes_outputs(calls->object[TIMES])) {
             Py_DECREF(value);
             return NULL;
         }
-        only_times = Py_NewRef(calls->object[TIMES]); /* the other attributes are not recorded then */
+        if (only) only_times = Py_NewRef(calls->object[TIMES]); /* the other attributes are not recorded then */
         varies = 1;
     }
 
@@ -423,13 +427,20 @@ static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyOb
             Py_CLEAR(result);
         goto done;
     }
-    if (result && tell(calls, state, entry, id, step, read, tensors, arrays, outputs, result, tuple, start,
-                       end) < 0)
+    if (result && others) {
+        own = PyObject_CallMethodObjArgs(calls->object[TRACER], names.own, operation->op, tuple, attrs, entry,
+                                         NULL);
+        if (!own) Py_CLEAR(result);
+        else if (own == Py_None) Py_CLEAR(own);
+    }
+    if (result && tell(calls, state, entry, id, step, read, tensors, arrays, outputs, result, tuple, own,
+                       start, end) < 0)
         Py_CLEAR(result);
 done:
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
     for (int i = 0; i < outputs; i++) Py_XDECREF(arrays[i]);
     Py_XDECREF(only_times);
+    Py_XDECREF(own);
     Py_XDECREF(step);
     Py_DECREF(value);
     Py_DECREF(state);
@@ -576,7 +587,8 @@ int add_calls(PyObject *module) {
         name(&names.gradients, "gradients") < 0 || name(&names.pair, "pair") < 0 ||
         name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0 ||
         name(&names.optimizer, "optimizer") < 0 || name(&names.itemsize, "itemsize") < 0 ||
-        name(&names.several, "several") < 0 || name(&names.moved, "moved") < 0)
+        name(&names.several, "several") < 0 || name(&names.moved, "moved") < 0 ||
+        name(&names.own, "own_attributes") < 0 || name(&names.recent, "recent") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     if (!calls_type) calls_type = (PyTypeObject *)PyType_FromSpec(&calls_spec);

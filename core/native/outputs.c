@@ -16,6 +16,7 @@
 #define KINDS 8
 #define RECENT 64
 #define NONE (-1)
+#define MOVE 4 /* executions noted before it, value, identity of the array before, and now */
 
 /* An output that was copied: where its elements were in the program's memory, and where the copy is. */
 typedef struct {
@@ -28,6 +29,8 @@ typedef struct {
     PyObject_HEAD
     PyObject *block, *nodes;   /* the `Memory` that is being filled; the node of each execution */
     PyObject *calls;           /* pairs: the place of an execution, and its attributes, if not the node's */
+    int64_t *moves;            /* `MOVE` numbers each; see `note_move` */
+    Py_ssize_t moved, moves_room;
     char *start;
     Py_ssize_t begin, used, room; /* records from `begin` up to `used` were not taken yet */
     Py_ssize_t count, outputs, most, most_bytes;
@@ -335,6 +338,24 @@ done:
     return status;
 }
 
+int note_move(PyObject *object, long long value, uint64_t before, uint64_t now) {
+    NotedOutputs *self = (NotedOutputs *)object;
+    if (!self->count) return 0;
+    if (self->moved == self->moves_room) {
+        Py_ssize_t room = self->moves_room ? 2 * self->moves_room : 64;
+        int64_t *larger = PyMem_Realloc(self->moves, (size_t)room * MOVE * sizeof *larger);
+        if (!larger) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->moves = larger;
+        self->moves_room = room;
+    }
+    const int64_t move[MOVE] = {self->count, value, (int64_t)before, (int64_t)now};
+    memcpy(self->moves + MOVE * self->moved++, move, sizeof move);
+    return 1;
+}
+
 /* `note_outputs` for tuples of arrays. */
 static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const long long numbers[TIMED],
                        PyObject *inputs, PyObject *outputs, PyObject *attrs) {
@@ -365,40 +386,68 @@ static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *key
     return status < 0 ? NULL : PyBool_FromLong(status);
 }
 
+PyDoc_STRVAR(moved_doc,
+"moved(value, before, now)\n--\n\n"
+"Note that the elements of a value, unchanged, are in another array after the execution noted last;\n"
+"arrays are given by `id`. Return whether that was noted: not if no execution has been noted since the\n"
+"last ones were taken.\n");
+
+static PyObject *outputs_moved(PyObject *self, PyObject *arguments) {
+    long long value;
+    unsigned long long before, now;
+    if (!PyArg_ParseTuple(arguments, "LKK", &value, &before, &now)) return NULL;
+    int status = note_move(self, value, before, now);
+    return status < 0 ? NULL : PyBool_FromLong(status);
+}
+
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
 "Take all executions: a `Memory`, their begin and end in it, the number of their outputs, their\n"
-"nodes, pairs of an execution's index and its attributes, and the thread if all ran on the same one,\n"
-"else None. Later executions may follow in the same memory.\n");
+"nodes, pairs of an execution's index and its attributes, moved arrays, and the thread if all ran on\n"
+"the same one, else None. A moved array is four int64: the number of executions noted before, the\n"
+"value, and the identities of the array before and now. Later executions may follow in the same memory.\n");
 
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
+    enum { PARTS = 8 };
     NotedOutputs *self = (NotedOutputs *)object;
-    PyObject *none = PyList_New(0), *no_calls = none ? PyList_New(0) : NULL;
-    if (!no_calls) {
-        Py_XDECREF(none);
+    PyObject *taken = PyTuple_New(PARTS), *no_nodes = PyList_New(0), *no_calls = PyList_New(0);
+    if (!taken || !no_nodes || !no_calls) {
+        Py_XDECREF(taken);
+        Py_XDECREF(no_nodes);
+        Py_XDECREF(no_calls);
         return NULL;
     }
-    PyObject *block = self->count ? Py_NewRef(self->block) : new_memory(0);
-    PyObject *thread = self->count && !self->several
-        ? PyLong_FromLongLong(self->thread) : Py_NewRef(Py_None);
-    Py_ssize_t begin = self->count ? self->begin : 0, end = self->count ? self->used : 0;
-    PyObject *taken = block && thread
-        ? Py_BuildValue("OnnnOOO", block, begin, end, self->outputs, self->nodes, self->calls, thread)
-        : NULL;
-    if (taken) {
-        PyObject *before = self->nodes, *calls = self->calls;
-        self->nodes = none;
-        self->calls = no_calls;
-        none = before;
-        no_calls = calls;
-        self->begin = self->used;
-        self->count = self->outputs = self->several = 0;
-        memset(self->recent, 0, sizeof self->recent);
+    /* From here on no other code runs: nothing is allocated that the garbage collector follows. */
+    int any = self->count > 0;
+    PyObject *part[PARTS] = {
+        any ? Py_NewRef(self->block) : new_memory(0),
+        PyLong_FromSsize_t(any ? self->begin : 0),
+        PyLong_FromSsize_t(any ? self->used : 0),
+        PyLong_FromSsize_t(self->outputs),
+        self->nodes,
+        self->calls,
+        PyBytes_FromStringAndSize((const char *)self->moves,
+                                  self->moved * MOVE * (Py_ssize_t)sizeof *self->moves),
+        any && !self->several ? PyLong_FromLongLong(self->thread) : Py_NewRef(Py_None),
+    };
+    int made = 1;
+    for (int i = 0; i < PARTS; i++) made &= part[i] != NULL;
+    if (!made) { /* the lists are still needed */
+        Py_INCREF(self->nodes);
+        Py_INCREF(self->calls);
     }
-    Py_XDECREF(none);
-    Py_XDECREF(no_calls);
-    Py_XDECREF(block);
-    Py_XDECREF(thread);
+    for (int i = 0; i < PARTS; i++) PyTuple_SetItem(taken, i, part[i]);
+    if (!made) {
+        Py_DECREF(taken);
+        Py_DECREF(no_nodes);
+        Py_DECREF(no_calls);
+        return NULL;
+    }
+    self->nodes = no_nodes;
+    self->calls = no_calls;
+    self->begin = self->used;
+    self->count = self->outputs = self->moved = self->several = 0;
+    memset(self->recent, 0, sizeof self->recent);
     return taken;
 }
 
@@ -467,12 +516,14 @@ static void outputs_dealloc(PyObject *object) {
     outputs_clear(object);
     Py_CLEAR(((NotedOutputs *)object)->block);
     PyMem_Free(((NotedOutputs *)object)->scratch);
+    PyMem_Free(((NotedOutputs *)object)->moves);
     release_memory();
     PyObject_GC_Del(object);
     Py_DECREF(type);
 }
 
 static PyMethodDef outputs_methods[] = {
+    {"moved", outputs_moved, METH_VARARGS, moved_doc},
     {"take", outputs_take, METH_NOARGS, take_doc},
     {"up_to", outputs_up_to, METH_O, up_to_doc},
     {NULL, NULL, 0, NULL},

@@ -5,6 +5,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdint.h>
 
 #include "times.h"
 
@@ -20,5 +21,10 @@ int notes_outputs(PyObject *object);
 int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long long numbers[TIMED],
                  PyObject *const *inputs, Py_ssize_t reads, PyObject *const *outputs, Py_ssize_t gives,
                  PyObject *attrs);
+
+/* Note that the elements of a value, unchanged, are in another array after the execution noted last; arrays
+   are given by identity. Returns 1 if that was noted, 0 if no execution has been noted since the last ones were taken, -1 with an
+   exception set. */
+int note_move(PyObject *object, long long value, uint64_t before, uint64_t now);
 
 #endif

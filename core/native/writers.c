@@ -171,23 +171,34 @@ done:
     return status;
 }
 
+/* Process that a value's elements are in another array; -1 with an exception set. */
+static int move(Writers *self, int64_t value, uint64_t before, uint64_t now) {
+    Written *written = known(self, value);
+    if (!written) return 0;
+    int place = earlier(written, before);
+    if (written->array != before && place < 0) return 0;
+    return remember(written, now, written->array == before ? written->latest : written->seqs[place]);
+}
+
 PyDoc_STRVAR(ran_doc,
-"ran(seqs, nodes, counts, identities, failed)\n--\n\n"
+"ran(seqs, nodes, counts, identities, failed, moves)\n--\n\n"
 "Process executions, and find the operands that are not the latest result of their node.\n\n"
 "Args:\n"
 "    seqs: The numbers of the executions, int64.\n"
 "    nodes: The list of their nodes.\n"
 "    counts: The number of known arrays of each, int64.\n"
 "    identities: The identities of these arrays, those that were read before those returned, uint64.\n"
-"    failed: Whether the executions raised: they read, but returned nothing.\n\n"
+"    failed: Whether the executions raised: they read, but returned nothing.\n"
+"    moves: Moved arrays, four int64 each: how many of the executions came before, in ascending order,\n"
+"        and the arguments of `moved`.\n\n"
 "Returns:\n"
 "    A list of seq, port, and the execution that wrote the operand, 0 if unknown.\n");
 
 static PyObject *writers_ran(PyObject *object, PyObject *arguments) {
-    PyObject *seqs, *nodes, *counts, *identities;
+    PyObject *seqs, *nodes, *counts, *identities, *moves;
     int failed;
-    if (!PyArg_ParseTuple(arguments, "SO!SSp", &seqs, &PyList_Type, &nodes, &counts, &identities,
-                          &failed))
+    if (!PyArg_ParseTuple(arguments, "SO!SSpS", &seqs, &PyList_Type, &nodes, &counts, &identities,
+                          &failed, &moves))
         return NULL;
     Py_ssize_t many = PyList_Size(nodes), left = PyBytes_Size(identities) / 8;
     if (PyBytes_Size(seqs) != 8 * many || PyBytes_Size(counts) != 8 * many) {
@@ -195,9 +206,18 @@ static PyObject *writers_ran(PyObject *object, PyObject *arguments) {
         return NULL;
     }
     const char *seq = PyBytes_AsString(seqs), *count = PyBytes_AsString(counts);
-    const char *ids = PyBytes_AsString(identities);
+    const char *ids = PyBytes_AsString(identities), *moved = PyBytes_AsString(moves);
+    const char *end = moved + PyBytes_Size(moves) / 32 * 32;
     PyObject *rows = PyList_New(0);
-    for (Py_ssize_t i = 0; rows && i < many; i++) {
+    for (Py_ssize_t i = 0; rows && i <= many; i++) {
+        for (; rows && moved < end; moved += 32) {
+            int64_t arrays[4];
+            memcpy(arrays, moved, sizeof arrays);
+            if (arrays[0] > i && i < many) break;
+            if (move((Writers *)object, arrays[1], (uint64_t)arrays[2], (uint64_t)arrays[3]) < 0)
+                Py_CLEAR(rows);
+        }
+        if (!rows || i == many) break;
         int64_t number, known_arrays;
         memcpy(&number, seq + 8 * i, 8);
         memcpy(&known_arrays, count + 8 * i, 8);
@@ -233,14 +253,9 @@ PyDoc_STRVAR(moved_doc,
 static PyObject *writers_moved(PyObject *object, PyObject *arguments) {
     long long value;
     unsigned long long before, now;
-    if (!PyArg_ParseTuple(arguments, "LKK", &value, &before, &now)) return NULL;
-    Written *written = known((Writers *)object, value);
-    if (written) {
-        int place = earlier(written, before);
-        int moves = written->array == before || place >= 0;
-        int64_t seq = written->array == before ? written->latest : place < 0 ? 0 : written->seqs[place];
-        if (moves && remember(written, now, seq) < 0) return NULL;
-    }
+    if (!PyArg_ParseTuple(arguments, "LKK", &value, &before, &now) ||
+        move((Writers *)object, value, before, now) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

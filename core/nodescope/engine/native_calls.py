@@ -17,7 +17,7 @@ from nodescope.emit import state as states
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import backward_scope
 from nodescope.engine.run import cause, explained, plain, several
-from nodescope.engine.specs import dtype_name
+from nodescope.engine.specs import attributes_of, dtype_name, given
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq, written_at
 from nodescope.events import Bus, NodeFinished
@@ -140,6 +140,14 @@ class _Callbacks:
         self.moved = tracer.moved
         self.dtype_name = dtype_name
         self.several = several
+
+    @staticmethod
+    def own_attributes(
+        op: Op, inputs: tuple[Any, ...], attrs: Attrs, entry: Entry
+    ) -> dict[str, Any] | None:
+        """The attributes of an execution; None if they are those of its node."""
+        same = entry.given == given(inputs, attrs)
+        return None if same else attributes_of(op, inputs, attrs)
 
     def times(self) -> TimesSink | OutputsSink | None:
         """The function that takes executions in place of events."""

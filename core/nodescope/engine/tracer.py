@@ -325,14 +325,14 @@ class Tracer:
 
     def moved(self, tensor: Tensor, before: Any) -> None:
         """Note that the elements of a tensor, unchanged, are now in another array."""
-        value = getattr(tensor, "_vid", 0)
-        entry = self.identity.by_value.get(value) if value > self.base else None
-        if entry is None:
+        value, arrays = getattr(tensor, "_vid", 0), (id(before), id(tensor.data))
+        if value <= self.base or (entry := self.identity.by_value.get(value)) is None:
             return
-        if id(before) in entry.recent:
-            entry.recent = (id(tensor.data), *entry.recent)
-        if self.times() is None:  # a probe has seen the array
-            self.bus.emit(ArrayMoved(value, id(before), id(tensor.data)))
+        if arrays[0] in entry.recent:
+            entry.recent = (arrays[1], *entry.recent)
+        seen = self.times() is None  # whether a probe has seen the array
+        if seen and not (self.outputs is not None and self.outputs.moved(value, *arrays)):
+            self.bus.emit(ArrayMoved(value, *arrays))
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,

@@ -10,15 +10,24 @@ execution with its arrays, whose attributes are the node's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 TimesSink = Callable[[int, int, int, int, int], None]
 """Takes only the times of an execution: node id, step, thread, start and end."""
 
-OutputsSink = Callable[..., bool]
-"""Takes an execution with its arrays: node, its id, step, thread, start, end, input arrays, output
-arrays, and perhaps its attributes, if they are not the node's. Returns whether it took the
-execution; if not, the caller emits an event."""
+
+class OutputsSink(Protocol):
+    """Takes executions with their arrays. What it does not take, the caller emits as an event."""
+
+    def __call__(self, *execution: Any) -> bool:
+        """Take node, its id, step, thread, start, end, input arrays, output arrays, and perhaps
+        its attributes, if they are not the node's. Return whether the execution was taken.
+        """
+
+    def moved(self, value: int, before: int, now: int, /) -> bool:
+        """Take the identities of the array of a value, which has moved since the last execution.
+        Return whether they were taken.
+        """
 
 
 def block_levels(probes: Iterable[object]) -> list[Any]:

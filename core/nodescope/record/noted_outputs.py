@@ -8,7 +8,7 @@ Invariant: noted executions are taken once, in order; a lot owns its copies.
 from __future__ import annotations
 
 from array import array as array_of
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,6 +25,11 @@ MOST_BYTES: Final = 1 << 20
 """Upper limit of a lot's memory."""
 
 _STATISTICS_BYTES: Final = 600  # the approximate size of an output's statistics
+
+_RECORD_THREAD: Final = 3  # where a noted execution has its thread; the first number is its size
+
+MOVE: Final = 4
+"""The numbers that describe an array that moved."""
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -91,6 +96,8 @@ class NotedLot:
         outputs: The number of outputs.
         nodes: The node of each execution.
         calls: Pairs of an execution's index and its attributes, if they are not the node's.
+        moves: Arrays that moved, `MOVE` int64 each: the number of executions before, the value, and
+            the identities of the array before and now.
         keep: Whether the elements are kept, not only their statistics.
 
     Attributes:
@@ -99,10 +106,11 @@ class NotedLot:
 
     def __init__(
         self, block: native.Memory, begin: int, end: int, outputs: int, nodes: list[Node],
-        calls: Sequence[tuple[int, dict[str, Any]]] = (), *, keep: bool = False,
+        calls: Sequence[tuple[int, dict[str, Any]]] = (), moves: bytes = b"", *,
+        keep: bool = False,
     ) -> None:  # fmt: skip
         self.piece, self.keep = (block, begin, end), keep
-        self.outputs, self.nodes, self.calls = outputs, nodes, calls
+        self.outputs, self.nodes, self.calls, self.moves = outputs, nodes, calls, moves
         self.statistics: NotedStatistics | None = None
 
     def __len__(self) -> int:
@@ -120,10 +128,18 @@ class NotedLot:
 
     def last_of_threads(self, first: int) -> dict[int, int]:
         """The seq of each thread's last execution, if the lot's first one has seq ``first``."""
-        self.reduce()
-        assert self.statistics is not None
-        threads = self.statistics.executions[:, THREAD].tolist()
-        return {thread: seq for seq, thread in enumerate(threads, first)}
+        return {thread: seq for seq, thread in enumerate(self._threads(), first)}
+
+    def _threads(self) -> Iterator[int]:
+        """The thread of each execution."""
+        if self.statistics is not None:
+            yield from self.statistics.executions[:, THREAD].tolist()
+            return
+        block, begin, end = self.piece
+        numbers, at = memoryview(block)[begin:end].cast("q"), 0
+        while at < len(numbers):
+            yield numbers[at + _RECORD_THREAD]
+            at += numbers[at] // 8
 
     @property
     def shrinks(self) -> bool:

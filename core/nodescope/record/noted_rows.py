@@ -19,7 +19,14 @@ from nodescope.record.kept.collected import KeptArrays
 from nodescope.record.measured.collected import Measured
 from nodescope.record.measured.collected import statistics_of as measured_of
 from nodescope.record.measured.statistics import Integers, Statistics
-from nodescope.record.noted_outputs import ARRAYS, SEQ, NotedLot, NotedStatistics, statistics_of
+from nodescope.record.noted_outputs import (
+    ARRAYS,
+    MOVE,
+    SEQ,
+    NotedLot,
+    NotedStatistics,
+    statistics_of,
+)
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.queued import QueuedBlock, QueuedOutputs
 from nodescope.record.rows import BEHIND, HAS_INF, HAS_NAN, HAS_SUMMARY, WANTED
@@ -34,6 +41,7 @@ AT_ONCE_BYTES: Final = 8 << 20
 """Lots are processed when they take this much memory, so that a processor with a large cache still
 holds it."""
 
+_NO_MOVES: Final = np.zeros((0, MOVE), np.int64)
 _TIMES: Final = 6  # how many columns of `NotedStatistics.executions` are those of `Collected`
 
 
@@ -56,8 +64,8 @@ class Noted:
         self._timed, self._values, self._writers = timed, values, writers
         self._open: list[QueuedOutputs] = []
         self._open_bytes = 0
-        # Moved arrays: the last seq before, and the arguments of `OperandWriters.moved`.
-        self._moves: list[tuple[int, tuple[int, int, int]]] = []
+        # Arrays that moved: the last seq before, and the arguments of `OperandWriters.moved`.
+        self._moves: list[Integers] = []
         self._seen: list[Statistics] = []
         self.measured = Measured()
         self.kept = KeptArrays()
@@ -67,6 +75,10 @@ class Noted:
     def add(self, item: QueuedOutputs) -> None:
         """Add a lot."""
         self._open.append(item)
+        if item.lot.moves:
+            moves = np.frombuffer(item.lot.moves, np.int64).reshape(-1, MOVE).copy()
+            moves[:, 0] += item.seq - 1
+            self._moves.append(moves)
         self._open_bytes += item.lot.nbytes
         if self._open_bytes >= AT_ONCE_BYTES:
             self.note()
@@ -77,7 +89,8 @@ class Noted:
             self._writers.moved(value, before, now)
         else:
             latest = self._open[-1]
-            self._moves.append((latest.seq + len(latest.lot) - 1, (value, before, now)))
+            move = (latest.seq + len(latest.lot) - 1, value, before, now)
+            self._moves.append(np.array([move], np.int64))
 
     def block(self, item: QueuedBlock) -> list[blocks.Row]:
         """Add a block; return statistics that columns cannot hold, as rows of ``summary``."""
@@ -92,7 +105,7 @@ class Noted:
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
             for part in ([item] for item in some) if reduced else ([*some],):
                 self._note(part)
-        for _, arrays in self._moves:
+        for _, *arrays in chain.from_iterable(moves.tolist() for moves in self._moves):
             self._writers.moved(*arrays)
         self._moves = []
 
@@ -114,19 +127,13 @@ class Noted:
     def _note_operands(self, lots: Sequence[NotedLot], columns: NotedStatistics) -> None:
         nodes = list(chain.from_iterable([lot.nodes for lot in lots]))
         seqs, counts = columns.executions[:, SEQ], columns.executions[:, ARRAYS]
-        ids = columns.identities
-        moves = [(seq, arrays) for seq, arrays in self._moves if seq < seqs[-1]]
-        self._moves = self._moves[len(moves) :]
-        ends = np.searchsorted(seqs, [seq for seq, _ in moves], "right").tolist()
-        begin = first = 0
-        for place, end in enumerate([*ends, len(seqs)]):
-            last = first + int(counts[begin:end].sum())
-            part = seqs[begin:end], nodes[begin:end], counts[begin:end], ids[first:last]
-            if begin < end:
-                self.operands += [(None, *row) for row in self._writers.many_ran(*part)]
-            if place < len(moves):
-                self._writers.moved(*moves[place][1])
-            begin, first = end, last
+        moves = np.concatenate([_NO_MOVES, *self._moves])
+        among = int(np.searchsorted(moves[:, 0], seqs[-1], "right"))
+        self._moves = [moves[among:]]
+        moves = moves[:among]
+        moves[:, 0] = np.searchsorted(seqs, moves[:, 0], "right")
+        rows = self._writers.many_ran(seqs, nodes, counts, columns.identities, moves)
+        self.operands += [(None, *row) for row in rows]
 
     def _note_nonfinite(self, of: Statistics, flags: int) -> None:
         rows = np.flatnonzero(of.nan | of.inf)

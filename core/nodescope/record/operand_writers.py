@@ -10,6 +10,7 @@ Invariant: runs in the recorder's thread only, in the order of the run; bounded 
 from __future__ import annotations
 
 from array import array as array_of
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -86,8 +87,17 @@ class OperandWriters(Protocol):
         nodes: list[Node],
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
+        moves: NDArray[np.int64],
     ) -> Sequence[OperandRow]:
-        """The same for many executions; ``counts`` are their numbers of identities."""
+        """The same for many executions.
+
+        Args:
+            seqs, nodes: Their seqs and nodes.
+            counts: Their numbers of identities.
+            ids: The identities, one execution after the other.
+            moves: A row for each array that moved meanwhile: how many of the executions came
+                before, in ascending order, and the arguments of `moved`.
+        """
 
     def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
         """Note an execution that raised, and so only read arrays; see `ran`."""
@@ -130,17 +140,18 @@ class NativeWriters:
         nodes: list[Node],
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
+        moves: NDArray[np.int64],
     ) -> Sequence[OperandRow]:
         """See `OperandWriters`."""
         columns = (seqs.tobytes(), nodes, counts.tobytes(), ids.tobytes())
-        return list(map(OperandRow._make, self._core.ran(*columns, False)))
+        return list(map(OperandRow._make, self._core.ran(*columns, False, moves.tobytes())))
 
     def _one(
         self, seq: int, node: Node, ids: Sequence[int], *, failed: bool
     ) -> Sequence[OperandRow]:
         numbers = (array_of("q", (seq,)).tobytes(), array_of("q", (len(ids),)).tobytes())
         arrays = array_of("Q", ids).tobytes()
-        rows = self._core.ran(numbers[0], [node], numbers[1], arrays, failed)
+        rows = self._core.ran(numbers[0], [node], numbers[1], arrays, failed, b"")
         return list(map(OperandRow._make, rows))
 
 
@@ -156,13 +167,18 @@ class PythonWriters:
         nodes: list[Node],
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
+        moves: NDArray[np.int64],
     ) -> Sequence[OperandRow]:
         """See `OperandWriters`."""
         rows: list[OperandRow] = []
-        known, at = ids.tolist(), 0
-        for seq, node, count in zip(seqs.tolist(), nodes, counts.tolist(), strict=True):
-            rows += self.ran(seq, node, known[at : at + count])
+        known, at, moved = ids.tolist(), 0, deque(moves.tolist())
+        for place, (seq, count) in enumerate(zip(seqs.tolist(), counts.tolist(), strict=True)):
+            while moved and moved[0][0] <= place:
+                self.moved(*moved.popleft()[1:])
+            rows += self.ran(seq, nodes[place], known[at : at + count])
             at += count
+        for _, *arrays in moved:
+            self.moved(*arrays)
         return rows
 
     def ran(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:

@@ -363,7 +363,7 @@ class RecordQueue:
             lot.reduce()
             if lot.keep:
                 self.gave_up(lot.outputs)
-        weight = lot.nbytes + many * TIMES_BYTES
+        weight = lot.nbytes + len(lot.moves) + many * TIMES_BYTES
         if not self._queue_lot(QueuedOutputs(first, weight, lot, changes)):
             self.lost_executions += many
             self.lost_summaries += lot.outputs

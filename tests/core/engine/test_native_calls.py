@@ -258,7 +258,7 @@ def test_the_core_gives_the_events_and_results_of_python(
         assert left < 0.8 * all_calls
 
 
-@pytest.mark.parametrize("level", ["timing", "summary"])
+@pytest.mark.parametrize("level", ["timing", "summary", "values"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_recordings_are_those_of_python(
     program: Program, level: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -273,8 +273,9 @@ def test_recordings_are_those_of_python(
         assert core[name] == rows, name
 
 
-def test_only_times_are_noted_in_the_core_whatever_the_attributes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("level", ["timing", "summary", "values"])
+def test_calls_run_in_the_core_whatever_their_attributes(
+    level: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[str] = []
     checked = tracer.Tracer.run_checked
@@ -284,7 +285,7 @@ def test_only_times_are_noted_in_the_core_whatever_the_attributes(
         return checked(self, op, inputs, attrs)
 
     monkeypatch.setattr(tracer.Tracer, "run_checked", counted)
-    with ns.record(tmp_path / "run.nscope", level="timing"):
+    with ns.record(tmp_path / "run.nscope", level=level):
         x = ns.tensor(np.arange(12.0).reshape(3, 4), name="x")
         for number in ns.steps(range(6)):
             results = [x * float(number), x[: 1 + number % 3], x.sum(axis=number % 2)]
@@ -293,8 +294,16 @@ def test_only_times_are_noted_in_the_core_whatever_the_attributes(
             ]  # fmt: skip
     assert sorted(left) == ["getitem", "multiply", "sum"]  # the first step's
     with Recording.open(tmp_path / "run.nscope") as recording:
-        assert recording.calls() == {}
         assert len(recording.executions()) == 1 + 6 * 3
+        names = {node.id: node.op for node in (row.node for row in recording.nodes())}
+        calls = recording.calls()
+        told = [(names[ran.node], calls.get(ran.seq)) for ran in recording.executions()]
+    factors, axes = ([attrs for name, attrs in told if name == op] for op in ("multiply", "sum"))
+    if level == "timing":  # attributes of executions are not recorded
+        assert calls == {}
+    else:
+        assert factors == [None, *({"x2": float(number)} for number in range(1, 6))]
+        assert [attrs and attrs["axis"] for attrs in axes] == [None, 1, None, 1, None, 1]
 
 
 def test_the_operators_of_the_core_are_not_replaced() -> None:

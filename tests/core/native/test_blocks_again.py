@@ -85,5 +85,4 @@ def test_nothing_is_taken_of_nothing() -> None:
     sink = sink_of(4096)
     filled(sink, 1)
     block, *others = sink.take()
-    begin, end, outputs, nodes, calls, thread = others
-    assert (len(block), begin, end, outputs, nodes, calls, thread) == (0, 0, 0, 0, [], [], None)
+    assert (len(block), *others) == (0, 0, 0, 0, [], [], b"", None)

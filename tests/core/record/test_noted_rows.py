@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 
 from nodescope import native
 from nodescope.ir.graph import Node
-from nodescope.record.noted_outputs import MOST_BYTES, NotedLot
+from nodescope.record.noted_outputs import MOST_BYTES, MOVE, NotedLot, statistics_of
 from nodescope.record.noted_rows import AT_ONCE_BYTES, Noted
 from nodescope.record.operand_writers import UNKNOWN, operand_writers
 from nodescope.record.queued import QueuedOutputs
@@ -70,3 +72,77 @@ def test_arrays_that_move_between_lots_move_between_their_executions() -> None:
     noted.note()
     noted.moved(1, id(latest), id(read))
     assert noted.operands == [(None, 3, 0, UNKNOWN), (None, 4, 0, 1)]
+
+
+def test_arrays_that_move_between_noted_executions_are_noted_with_them() -> None:
+    assert native.NotedOutputs is not None
+    noted = Noted(Collected({}), ValueRows(), operand_writers())
+    reader = Node(2, "n2", "exp", "elementwise", inputs=(1,), outputs=(2,))
+    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    first, latest, elsewhere, read = (np.ones(3) for _ in range(4))
+    assert not sink.moved(1, id(first), id(elsewhere))  # after no execution
+    for seq in (1, 101):  # the second lot finds what the first one wrote, and moves
+        assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (first,))
+        assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (latest,))
+        assert sink.moved(1, id(first), id(elsewhere))
+        assert sink(reader, reader.id, 1, 1, 0, 1, (elsewhere,), (read,))
+        assert sink.moved(1, id(latest), id(elsewhere))
+        *taken, _ = sink.take()
+        assert np.frombuffer(taken[-1], np.int64).reshape(-1, MOVE)[:, 0].tolist() == [2, 3]
+        noted.add(QueuedOutputs(seq, 1, NotedLot(*taken)))
+    assert not sink.moved(1, id(latest), id(read))  # as the executions were taken
+    assert sink(reader, reader.id, 1, 1, 0, 1, (elsewhere,), (read,))
+    *taken, _ = sink.take()
+    noted.add(QueuedOutputs(201, 1, NotedLot(*taken)))
+    noted.note()
+    assert noted.operands == [(None, 3, 0, 1), (None, 103, 0, 101)]
+
+
+def test_executions_of_several_threads_keep_their_elements() -> None:
+    assert native.NotedOutputs is not None
+    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    for thread in (7, 8, 7, 9):
+        assert sink(NODE, NODE.id, 1, thread, 0, 1, (), (np.full(3, thread),))
+    *taken, thread = sink.take()
+    lot = NotedLot(*taken, keep=True)
+    assert thread is None
+    assert lot.last_of_threads(11) == {7: 13, 8: 12, 9: 14}
+    assert lot.statistics is None  # which take the place of the elements
+    lot.reduce()
+    assert lot.last_of_threads(11) == {7: 13, 8: 12, 9: 14}
+
+
+class _Runs:
+    """Runs code of the program when the garbage collector finds it."""
+
+    def __init__(self, code: Callable[[], object]) -> None:
+        self.code, self.itself = code, self
+
+    def __del__(self) -> None:
+        self.code()
+
+
+def test_executions_that_finalizers_run_while_others_are_taken_are_taken_once() -> None:
+    assert native.NotedOutputs is not None
+    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    array, total = np.ones(3), 0
+
+    def note() -> None:
+        assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (array,))
+
+    limits = gc.get_threshold()
+    try:
+        for limit in range(1, 40):  # so that the collector runs at each allocation in turn
+            note()
+            gc.collect()
+            _Runs(note)
+            gc.set_threshold(limit)
+            taken = sink.take()
+            gc.set_threshold(*limits)
+            gc.collect()
+            lot = NotedLot(*taken[:-1])
+            assert len(statistics_of([lot], [0]).executions) == len(lot.nodes) == lot.outputs
+            total += len(lot)
+    finally:
+        gc.set_threshold(*limits)
+    assert total + len(sink) == 2 * 39

@@ -125,9 +125,19 @@ def test_a_batch_gives_the_writers_of_single_executions() -> None:
         counts = np.array([len(one.inputs) + 1 for one in ran])
         counts[::50] = 0  # No operands are known for these.
         ids = rng.integers(1, 30, counts.sum()).astype(np.uint64)
-        by_core = operand_writers().many_ran(seqs, ran, counts, ids)
-        assert by_core == PythonWriters().many_ran(seqs, ran, counts, ids)
-        assert len(by_core) > 1000
+        moves = np.column_stack(
+            [np.sort(rng.integers(0, len(ran) + 1, 900)), rng.integers(1, 5000, 900),
+             *rng.integers(1, 30, (2, 900))]
+        )  # fmt: skip
+        singly, at, expected = PythonWriters(), 0, []
+        for place, (one, count) in enumerate(zip(ran, counts.tolist(), strict=True)):
+            for move in moves[moves[:, 0] == place].tolist():
+                singly.moved(*move[1:])
+            expected += singly.ran(place + 1, one, ids[at : at + count].tolist())
+            at += count
+        for writers in (operand_writers(), PythonWriters()):
+            assert writers.many_ran(seqs, ran, counts, ids, moves) == expected
+        assert len(expected) > 1000
 
 
 def test_identities_are_those_of_id() -> None:
