@@ -103,6 +103,7 @@ typedef struct Operation {
     PyObject_HEAD
     Calls *calls;
     PyObject *op, *name, *impl;
+    PyObject *ports;     /* the names of its inputs */
     PyObject *plain;     /* how PLAIN computes it; NULL without PLAIN */
     int outputs;         /* how many it has; 0 if they are too many for the core */
     int differentiable;
@@ -114,7 +115,7 @@ static struct {
     PyObject *dtype, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
         *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
-        *itemsize, *several, *moved, *own, *recent;
+        *itemsize, *several, *moved, *own, *recent, *ports;
 } names;
 
 /* -------------------------------------------------------------------------- set-up */
@@ -205,6 +206,7 @@ static int operation_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->calls);
     Py_VISIT(self->op);
     Py_VISIT(self->impl);
+    Py_VISIT(self->ports);
     Py_VISIT(self->plain);
     return 0;
 }
@@ -215,6 +217,7 @@ static int operation_clear(PyObject *object) {
     Py_CLEAR(self->op);
     Py_CLEAR(self->name);
     Py_CLEAR(self->impl);
+    Py_CLEAR(self->ports);
     Py_CLEAR(self->plain);
     return 0;
 }
@@ -230,11 +233,12 @@ static Operation *operation_of(Calls *calls, PyObject *op) {
         keep(&operation->op, op);
         operation->name = PyObject_GetAttr(op, names.name);
         operation->impl = PyObject_GetAttr(op, names.impl);
+        operation->ports = PyObject_GetAttr(op, names.ports);
         long many = PyLong_AsLong(outputs);
         operation->outputs = many > 0 && many <= MOST_OUTPUTS ? (int)many : 0;
         operation->differentiable = vjp != Py_None;
         if (calls->object[PLAIN] != Py_None) operation->plain = operation_in(calls->object[PLAIN], op);
-        if (operation->name && operation->impl && !PyErr_Occurred() &&
+        if (operation->name && operation->impl && operation->ports && !PyErr_Occurred() &&
             PyDict_SetItem(calls->object[OPERATIONS], op, (PyObject *)operation) == 0)
             known = (PyObject *)operation; /* the table owns it */
     }

@@ -7,6 +7,7 @@
    Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
    specialised instructions do; `offset_of` in call_types.h finds them. */
 #include "call_types.h"
+#include "call_attributes.h"
 #include "call_cursors.h"
 #include "call_results.h"
 #include "call_sequence.h"
@@ -83,34 +84,6 @@ static int look_up(Calls *calls, PyObject *demand, PyObject *step) {
     Py_DECREF(demand);
     Py_DECREF(step);
     return times ? 0 : -1;
-}
-
-/* Whether the attributes and the non-tensor operands equal those of the node's definition; 0 also if
-   they cannot be compared. */
-static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *inputs, Py_ssize_t count,
-                           PyObject *attrs) {
-    PyObject *given = SLOT(entry, calls->offset[ENTRY_GIVEN]);
-    if (!given || !PyTuple_Check(given) || PyTuple_Size(given) != 2) return 0;
-    PyObject *scalars = PyTuple_GetItem(given, 1);
-    if (!scalars || !PyTuple_Check(scalars)) return 0;
-    Py_ssize_t nth = 0, many = PyTuple_Size(scalars);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR]) continue;
-        PyObject *pair = nth < many ? PyTuple_GetItem(scalars, nth) : NULL;
-        nth++;
-        if (!pair || PyTuple_GetItem(pair, 0) != (PyObject *)Py_TYPE(inputs[i])) return 0;
-        if (PyTuple_GetItem(pair, 1) != inputs[i] &&
-            PyObject_RichCompareBool(PyTuple_GetItem(pair, 1), inputs[i], Py_EQ) != 1) {
-            PyErr_Clear();
-            return 0;
-        }
-    }
-    if (nth != many) return 0;
-    PyObject *before = PyTuple_GetItem(given, 0);
-    if (before == attrs) return 1;
-    int same = PyObject_RichCompareBool(before, attrs, Py_EQ);
-    if (same < 0) PyErr_Clear();
-    return same == 1;
 }
 
 /* Replace start and end by those of the kernel, if it read the clock itself; -1 with an exception
@@ -428,8 +401,7 @@ static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyOb
         goto done;
     }
     if (result && others) {
-        own = PyObject_CallMethodObjArgs(calls->object[TRACER], names.own, operation->op, tuple, attrs, entry,
-                                         NULL);
+        own = own_attributes(calls, operation, inputs, count, tuple, attrs, entry);
         if (!own) Py_CLEAR(result);
         else if (own == Py_None) Py_CLEAR(own);
     }
@@ -588,7 +560,8 @@ int add_calls(PyObject *module) {
         name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0 ||
         name(&names.optimizer, "optimizer") < 0 || name(&names.itemsize, "itemsize") < 0 ||
         name(&names.several, "several") < 0 || name(&names.moved, "moved") < 0 ||
-        name(&names.own, "own_attributes") < 0 || name(&names.recent, "recent") < 0)
+        name(&names.own, "own_attributes") < 0 || name(&names.recent, "recent") < 0 ||
+        name(&names.ports, "ports") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     if (!calls_type) calls_type = (PyTypeObject *)PyType_FromSpec(&calls_spec);
