@@ -180,11 +180,15 @@ class Batch:
 
     def noted(self, item: QueuedOutputs) -> int:
         """Collect executions that were noted with their outputs; return their number."""
-        self._structure.respecified(item)
+        if item.respecified:
+            self._structure.respecified(item)
         self._noted.add(item)
-        self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
-        self._mark(item.seq + len(item.lot) - 1, 0)
-        return len(item.lot)
+        if item.lot.calls:
+            rows = self._rows.setdefault("call", [])
+            rows += [(seq, encode(attrs)) for seq, attrs in item.attrs]
+        many = item.many
+        self._mark(item.seq + many - 1, 0)
+        return many
 
     def ran(self, items: Sequence[QueuedExecution]) -> None:
         """Collect executions in the order of the run."""

@@ -16,6 +16,9 @@ from nodescope.errors import RecordingError
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA, SCHEMA_VERSION
 
 PAGE_BYTES: Final = 4096
+MEDIUM_PAGE_BYTES: Final = 1 << 14
+"""For recordings with statistics: each page is written by several calls of the system."""
+
 LARGE_PAGE_BYTES: Final = 1 << 16
 """For recordings with the elements of most arrays, which SQLite then writes in half the time."""
 

@@ -102,7 +102,14 @@ class NotedLot:
 
     Attributes:
         statistics: The outputs' statistics, once they have replaced the copies; seqs from 0 on.
+        copied: Bytes of the copies.
+        nbytes: Bytes of memory.
     """
+
+    __slots__ = (
+        "calls", "copied", "keep", "moves", "nbytes", "nodes", "outputs", "piece", "statistics",
+        "__weakref__",
+    )  # fmt: skip
 
     def __init__(
         self, block: native.Memory, begin: int, end: int, outputs: int, nodes: list[Node],
@@ -111,20 +118,11 @@ class NotedLot:
     ) -> None:  # fmt: skip
         self.piece, self.keep = (block, begin, end), keep
         self.outputs, self.nodes, self.calls, self.moves = outputs, nodes, calls, moves
+        self.copied = self.nbytes = end - begin
         self.statistics: NotedStatistics | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return self.copied if self.statistics is None else self.statistics.nbytes
-
-    @property
-    def copied(self) -> int:
-        """Bytes of the copies."""
-        return self.piece[2] - self.piece[1]
 
     def last_of_threads(self, first: int) -> dict[int, int]:
         """The seq of each thread's last execution, if the lot's first one has seq ``first``."""
@@ -150,7 +148,7 @@ class NotedLot:
         """Replace the copies by their statistics."""
         if self.statistics is None:
             self.statistics = statistics_of([self], [0])
-            self.piece = (b"", 0, 0)
+            self.piece, self.copied, self.nbytes = (b"", 0, 0), 0, self.statistics.nbytes
 
 
 def statistics_of(lots: Sequence[NotedLot], firsts: Sequence[int]) -> NotedStatistics:
@@ -162,7 +160,7 @@ def statistics_of(lots: Sequence[NotedLot], firsts: Sequence[int]) -> NotedStati
     """
     assert native.summarise_noted is not None
     pieces = tuple([lot.piece for lot in lots])
-    many = sum([len(lot) for lot in lots]), sum([lot.outputs for lot in lots])
+    many = sum([len(lot.nodes) for lot in lots]), sum([lot.outputs for lot in lots])
     seqs = array_of("q", firsts).tobytes()
     *parts, specs, counts = native.summarise_noted(pieces, seqs, *many, BINS)
     unknown, nonfinite, disordered = counts

@@ -28,7 +28,7 @@ from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.gathering import Gathering, Patience
 from nodescope.record.kept.waiting_packs import WaitingPacks
-from nodescope.record.new_file import LARGE_PAGE_BYTES, PAGE_BYTES
+from nodescope.record.new_file import LARGE_PAGE_BYTES, MEDIUM_PAGE_BYTES, PAGE_BYTES
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Span
 from nodescope.record.queued import (
@@ -127,7 +127,8 @@ class QueueWriter:
         self.fault = ""
         self._folding_since = 0.0  # when merging into one file began, after everything was written
         self._omitted: shutdown.UnwrittenRest | None = None
-        page_bytes = LARGE_PAGE_BYTES if level == "values" else PAGE_BYTES
+        pages = {"summary": MEDIUM_PAGE_BYTES, "values": LARGE_PAGE_BYTES}
+        page_bytes = pages.get(level, PAGE_BYTES)
         self.file = Writer(path, budget_bytes=budget_bytes, page_bytes=page_bytes)
         self._packs = WaitingPacks(self.file.arrays, arrays_wait_s)
         self._batch = Batch(self.file, level=level)

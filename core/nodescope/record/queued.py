@@ -97,7 +97,7 @@ class QueuedOutputs(NamedTuple):
     @property
     def many(self) -> int:
         """The number of executions."""
-        return len(self.lot)
+        return len(self.lot.nodes)
 
     @property
     def attrs(self) -> list[tuple[int, dict[str, Any]]]:

@@ -274,7 +274,7 @@ class RecordQueue:
 
     def _let_write(self) -> None:
         """Let the writer make room before elements are queued, so that none are given up."""
-        if self._keeps_elements and self._times:
+        if self._keeps_elements and self.crowded and self._times:
             self._await_room(self._awaited_bytes)
 
     def _await_room(self, nbytes: int) -> None:
@@ -341,29 +341,30 @@ class RecordQueue:
             self.missed_nodes.extend(nodes(times))
 
     def _queue_outputs(self, lot: NotedLot, thread: int | None, changes: Respecified) -> None:
-        many, first = len(lot), self.seq + 1
+        many, first, nbytes = len(lot.nodes), self.seq + 1, lot.nbytes
         if not many:
             self._queue_specs(changes)
             return
         self.seq += many
         if self._count_noted is not None:
             outputs = [value for node in lot.nodes for value in node.outputs]
-            nbytes = sum([self._sizes.get(value, 0) for value in outputs])
-            self._count_noted(many, len(outputs), nbytes)
+            sizes = [self._sizes.get(value, 0) for value in outputs]
+            self._count_noted(many, len(outputs), sum(sizes))
         if thread is None:
             self._last.update(lot.last_of_threads(first))
         else:
             self._last[thread] = self.seq
         room = self.most_bytes - self.most_bytes // RESERVED
-        over = self.queued + lot.nbytes + many * TIMES_BYTES - room
+        over = self.queued + nbytes + many * TIMES_BYTES - room
         if over > 0 and lot.keep:
             over -= self._reduce_oldest(over)
         if over > 0 and lot.shrinks:
             # No copy fits, so the statistics are computed on this thread: that costs only time.
             lot.reduce()
+            nbytes = lot.nbytes
             if lot.keep:
                 self.gave_up(lot.outputs)
-        weight = lot.nbytes + len(lot.moves) + many * TIMES_BYTES
+        weight = nbytes + len(lot.moves) + many * TIMES_BYTES
         if not self._queue_lot(QueuedOutputs(first, weight, lot, changes)):
             self.lost_executions += many
             self.lost_summaries += lot.outputs

@@ -32,7 +32,7 @@ from nodescope.record.files.ownership import (
 )
 from nodescope.record.files.page_checksums import seal
 from nodescope.record.kept.stored_arrays import StoredArrays
-from nodescope.record.new_file import HINT, PAGE_BYTES, begin, connect, create
+from nodescope.record.new_file import HINT, LARGE_PAGE_BYTES, PAGE_BYTES, begin, connect, create
 from nodescope.record.rows import HAS_SUMMARY, UNWRITTEN, WANTED, Dropped
 from nodescope.record.timed import packing
 from nodescope.record.timed.collected import unpacked
@@ -77,7 +77,7 @@ class Writer:
                 self._db = connect(path)
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.execute("PRAGMA temp_store=MEMORY")
-                if page_bytes > PAGE_BYTES:
+                if page_bytes == LARGE_PAGE_BYTES:
                     self._db.execute(f"PRAGMA cache_size={_LARGE_PAGES}")
                 self._db.execute("SELECT 1 FROM sqlite_schema").fetchall()
                 self._reserve = Reserve(path.parent)

@@ -11,4 +11,5 @@ from nodescope.record.new_file import PAGE_BYTES
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have recordings at every level use small pages, so that each table takes several pages."""
-    monkeypatch.setattr(queue_writer, "LARGE_PAGE_BYTES", PAGE_BYTES)
+    for name in ("MEDIUM_PAGE_BYTES", "LARGE_PAGE_BYTES"):
+        monkeypatch.setattr(queue_writer, name, PAGE_BYTES)

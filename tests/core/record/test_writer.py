@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import nodescope as ns
 from nodescope.record import new_file
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
@@ -159,3 +161,13 @@ def test_as_many_large_pages_are_in_memory_as_a_batch_changes(tmp_path: Path) ->
     (pages,) = writer.connection.execute("PRAGMA cache_size").fetchone()
     assert pages > tables
     writer.finish()
+
+
+@pytest.mark.parametrize(
+    ("level", "size"), [("timing", 4096), ("summary", 1 << 14), ("values", 1 << 16)]
+)
+def test_pages_are_as_large_as_what_is_recorded(level: Any, size: int, tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope", level=level):
+        ns.tensor([1.0]) + 1.0
+    with closing(sqlite3.connect(tmp_path / "r.nscope")) as database:
+        assert database.execute("PRAGMA page_size").fetchone() == (size,)
