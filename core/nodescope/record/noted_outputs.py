@@ -107,8 +107,8 @@ class NotedLot:
     """
 
     __slots__ = (
-        "calls", "copied", "keep", "moves", "nbytes", "nodes", "outputs", "piece", "statistics",
-        "__weakref__",
+        "__weakref__", "calls", "copied", "keep", "moves", "nbytes", "nodes", "outputs", "piece",
+        "statistics",
     )  # fmt: skip
 
     def __init__(
