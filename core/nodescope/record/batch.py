@@ -133,6 +133,11 @@ class Batch:
         self._steps: dict[int, tuple[Any, ...]] = {}
         self._nodes: list[Node] = []
 
+    @property
+    def kept_bytes(self) -> int:
+        """The size of the elements in packs that the next commit will keep."""
+        return self._noted.kept.nbytes
+
     def missed(self, node: int, times: int = 1) -> None:
         """Count executions without rows as runs of their node."""
         self._close_timed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final, NamedTuple
 
 from nodescope.record.record_queue import RecordQueue
@@ -16,11 +17,13 @@ class Patience(NamedTuple):
         first: Before the first batch, which shows early what the program runs.
         followed: At most, while a page or a debugger is connected.
         most: At most: each batch takes the processor, and Python's lock, from the program.
+        open: Whether a batch of elements stays open for so long while the program computes more.
     """
 
     first: int
     followed: int
     most: int
+    open: bool = False
 
 
 class Gathering:
@@ -49,6 +52,22 @@ class Gathering:
                 break
         self._slices = min(2 * self._slices, self._patience.most)
         self._queue.gathers = False
+
+    @property
+    def opens(self) -> bool:
+        """Whether a batch of elements may stay open."""
+        return self._patience.open and not self.followed
+
+    def more(self, since: float) -> bool:
+        """Whether a batch that was begun at a time takes more records; if none is queued, waits for
+        one for a moment.
+        """
+        end = since + SLICE_S * self._most
+        if not self.opens or self._queue.hurry.is_set() or time.monotonic() >= end:
+            return False
+        if not self._queue.records:
+            self._queue.hurry.wait(SLICE_S)
+        return bool(self._queue.records)
 
     @property
     def _most(self) -> int:

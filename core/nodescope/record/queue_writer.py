@@ -336,6 +336,18 @@ class QueueWriter:
         """Whether a batch with so many bytes of outputs takes no more."""
         return nbytes > (LEAST_BATCH_BYTES if self._queue.crowded else BATCH_BYTES)
 
+    def _release(self, nbytes: int) -> int:
+        """Note that so many bytes are no longer queued; return them."""
+        with self._queue.lock:
+            self._queue.queued -= nbytes
+        return nbytes
+
+    def _stays_open(self, began: float) -> bool:
+        """Whether a full batch takes more elements, as nobody waits for what it has."""
+        if self.closing or max(self._hasty, self._packs.wanted) > self.committed_seq:
+            return False
+        return self.file.arrays.give_way(self._batch.kept_bytes) and self._gathering.more(began)
+
     def _write_some(self) -> int:
         """Write a batch; return the number of records taken from the queue."""
         batch, queue = self._batch, self._queue.records
@@ -343,11 +355,14 @@ class QueueWriter:
             self.file.arrays.keep_values(*self._to_keep.popleft())
         while self._to_protect:
             self.file.arrays.protect(*self._to_protect.popleft())
-        deadline = time.monotonic() + BATCH_S
-        weight = count = outputs = 0
-        with self._queue.lock:
-            last_seq = self._queue.seq
-        while queue and count < _BATCH_ITEMS and not self._fills(outputs):
+        began, opened = time.monotonic(), self._gathering.opens
+        weight = count = outputs = held = 0  # `held`: bytes of elements that no longer count
+        last_seq = self.committed_seq
+        while count < _BATCH_ITEMS:
+            with self._queue.lock:
+                last_seq = last_seq if queue else self._queue.seq
+            if (not queue or self._fills(outputs)) and not (held and self._stays_open(began)):
+                break
             with self._queue.lock:  # `_make_room` may change what is in the queue
                 lot = first_of(queue)
                 kind = type(lot[0])
@@ -369,7 +384,7 @@ class QueueWriter:
                     for _, content in item.outputs:
                         outputs += content.nbytes
                 batch.ran(ran)
-                if time.monotonic() > deadline:
+                if time.monotonic() > began + BATCH_S:
                     break
             elif kind is QueuedBlock:
                 batch.block(lot[0])
@@ -382,6 +397,8 @@ class QueueWriter:
                     if item.__class__ is QueuedOutputs:
                         count += batch.noted(item) - 1
                         outputs += item.weight
+                        if opened and item.lot.keep:
+                            held += self._release(item.lot.nbytes)
                         continue
                     event = item.event
                     if event.__class__ is Whole:
@@ -398,8 +415,7 @@ class QueueWriter:
         self._store(
             lambda dropped, omit: batch.commit(seq, dropped, later=later, omit=omit), seq, weight
         )
-        with self._queue.lock:
-            self._queue.queued -= weight - (batch.owed.nbytes - owed)
+        self._release(weight - held - (batch.owed.nbytes - owed))
         spans = batch.nonfinite.committed(seq)
         for span in spans:
             self.file.arrays.protect(span.first, span.end)
@@ -552,16 +568,9 @@ class QueueWriter:
 
     def _waits(self) -> shutdown.UnwrittenRest:
         """Executions and elements still to be written."""
-        left, owed = shutdown.UnwrittenRest(), self._batch.owed
+        owed = self._batch.owed
         with self._queue.lock:
-            for item in self._queue.records:
-                if isinstance(item, QueuedOutputs) and item.lot.keep:
-                    left.add(item.many, item.lot.outputs, item.lot.copied)
-                elif isinstance(item, SEVERAL):
-                    left.add(item.many, 0, 0)
-                elif not isinstance(item, QueuedRecord):
-                    arrays = item.outputs if item.keep_arrays else ()
-                    left.add(1, len(arrays), sum(array.nbytes for _, array in arrays))
+            left = shutdown.unwritten(self._queue.records)
             left.add(0, owed.many + self._packs.many, owed.nbytes + self._packs.nbytes)
         return left
 

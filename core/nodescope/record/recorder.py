@@ -69,7 +69,7 @@ _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 1_000_000_000
 # How long the writer waits for more records: with a policy, and without.
-_PATIENCE = Patience(8, 8, 8), Patience(first=1, followed=4, most=10)
+_PATIENCE = Patience(8, 8, 8), Patience(first=1, followed=4, most=10, open=True)
 # The bytes that the writer gathers for a batch: with a policy, which looks at how much waits, and
 # without.
 _PLENTY = 8 * MIB, PLENTY_BYTES

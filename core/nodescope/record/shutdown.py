@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
+
+from nodescope.record.queued import SEVERAL, Queued, QueuedOutputs, QueuedRecord
 
 ANNOUNCED_S: Final = 2.0
 """The wait after which the user is told, and how to end it: Ctrl-C."""
@@ -80,3 +82,17 @@ class UnwrittenRest:
         parts = [f"{count:,} {name}{'s'[: count != 1]}" for count, name in counts if count]
         size = f" ({self.nbytes / (1 << 20):,.1f} MiB)" if self.nbytes else ""
         return " and ".join(parts) + size if parts else "nothing but its last lines"
+
+
+def unwritten(records: Iterable[Queued]) -> UnwrittenRest:
+    """What would be missing if these records were not written."""
+    left = UnwrittenRest()
+    for item in records:
+        if isinstance(item, QueuedOutputs) and item.lot.keep:
+            left.add(item.many, item.lot.outputs, item.lot.copied)
+        elif isinstance(item, SEVERAL):
+            left.add(item.many, 0, 0)
+        elif not isinstance(item, QueuedRecord):
+            arrays = item.outputs if item.keep_arrays else ()
+            left.add(1, len(arrays), sum(array.nbytes for _, array in arrays))
+    return left

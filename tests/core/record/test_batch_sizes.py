@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from nodescope.events import Bus
-from nodescope.record.gathering import Gathering, Patience
+from nodescope.ir.graph import Node
+from nodescope.record.gathering import SLICE_S, Gathering, Patience
 from nodescope.record.governor.governor import Governor
+from nodescope.record.queue_writer import QueueWriter
 from nodescope.record.record_queue import BATCH_BYTES, LEAST_BATCH_BYTES
 from nodescope.record.recorder import Recorder
 
@@ -86,6 +89,113 @@ def test_a_page_that_is_opened_meanwhile_ends_a_long_wait() -> None:
     assert queue.hurry.waited == 7
 
 
+def test_a_batch_takes_more_while_more_comes_and_nobody_waits() -> None:
+    class Filled(Waits):
+        def wait(self, seconds: float) -> bool:
+            queue.records.append("one more")
+            return super().wait(seconds)
+
+    queue: Any = SimpleNamespace(hurry=Filled(), queued=0, plenty=1, records=[])
+    gathering = Gathering(queue, Patience(first=1, followed=4, most=10, open=True))
+    now = time.monotonic()
+    assert gathering.more(now)
+    assert gathering.more(now)
+    assert queue.hurry.waited == 1  # only while nothing is queued
+    assert not gathering.more(now - 10 * SLICE_S)
+    gathering.followed = True
+    assert not gathering.more(now)
+    gathering.followed = False
+    queue.hurry.is_set = lambda: True
+    assert not gathering.more(now)
+    queue.hurry, queue.records = Waits(), []
+    assert not gathering.more(now)
+    assert queue.hurry.waited == 1
+    assert not Gathering(queue, Patience(first=1, followed=4, most=10)).more(now)
+
+
+class OnThisThread:
+    """A recorder at level `values` whose writer runs only when it is called."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, budget_bytes: int) -> None:
+        monkeypatch.setattr(QueueWriter, "start", lambda writer: None)
+        self.commits: list[int] = []
+        self.recorder = Recorder(
+            path, level="values", budget_bytes=budget_bytes, on_commit=self.commits.append
+        )
+        self.writer, self.ran = self.recorder.writer, 0
+        self.most_held = 0
+
+    def run(self, many: int) -> None:
+        """Run executions of 100 KB each."""
+        for _ in range(many):
+            self.ran += 1
+            output = np.full(12_500, float(self.ran))
+            node = Node(1, "n", "add", "elementwise", outputs=(1,))
+            sink: Any = self.recorder.outputs_sink()
+            assert sink(node, 1, 1, 7, self.ran, self.ran + 1, (), (output,))
+        self.recorder.number_times()
+
+    def feed(self, rounds: int, many: int) -> Callable[[float], bool]:
+        """A replacement of `Gathering.more`: for so many times, the program runs executions."""
+        left = iter(range(rounds))
+
+        def more(began: float) -> bool:
+            held = self.writer.file.arrays.waiting_bytes + self.writer._batch.kept_bytes
+            self.most_held = max(self.most_held, held)
+            if next(left, None) is None:
+                return False
+            self.run(many)
+            return True
+
+        return more
+
+
+def test_an_open_batch_replaces_what_still_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = OnThisThread(tmp_path / "r.nscope", monkeypatch, 40 * MIB)
+    monkeypatch.setattr(held.writer._gathering, "more", held.feed(30, 80))
+    held.run(80)
+    while held.recorder.records:
+        held.writer._write_some()
+    assert held.recorder.queued == 0
+    assert held.commits[-1] == held.recorder.seq == held.ran == 31 * 80
+    assert len(held.commits) <= 31 * 80 * 100_000 // (40 * MIB) + 1
+    assert held.most_held <= 40 * MIB + 8 * MIB  # 8 MiB become a pack at once
+    kept = held.writer.file.arrays.waiting
+    assert 40 * MIB - 16 * MIB <= kept * 100_000 <= 40 * MIB
+    assert kept + held.recorder.dropped().blobs == held.ran
+    held.writer.file.abandon()
+
+
+@pytest.mark.parametrize("why", ["closing", "a stop", "a reader", "followed", "limited"])
+def test_a_batch_somebody_waits_for_is_not_kept_open(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = OnThisThread(tmp_path / "r.nscope", monkeypatch, 256 * MIB)
+    writer = held.writer
+    asked: list[float] = []
+    monkeypatch.setattr(
+        writer._gathering, "more", lambda began: bool(asked.append(began)) or len(asked) < 2
+    )
+    held.run(10)
+    if why == "closing":
+        writer.closing = True
+    elif why == "a stop":
+        writer._hasty = held.recorder.seq
+    elif why == "a reader":
+        writer._packs.want(held.recorder.seq)
+    elif why == "followed":
+        writer.attended(True)
+    else:
+        monkeypatch.setattr(writer._gathering, "_patience", Patience(8, 8, 8))
+    writer._write_some()
+    assert asked == []
+    assert held.commits == [held.recorder.seq]
+    assert held.recorder.queued == 0
+    writer.file.abandon()
+
+
 @pytest.mark.parametrize("governed", [False, True])
 def test_a_limited_run_writes_as_often_whether_it_is_followed_or_not(
     tmp_path: Path, governed: bool
@@ -96,7 +206,7 @@ def test_a_limited_run_writes_as_often_whether_it_is_followed_or_not(
         policy.govern(recorder)
     try:
         gathering = recorder.writer._gathering
-        assert gathering._patience == ((8, 8, 8) if governed else (1, 4, 10))
+        assert gathering._patience == ((8, 8, 8, False) if governed else (1, 4, 10, True))
         recorder.writer.attended(True)
         assert gathering.followed
         recorder.writer.attended(False)

@@ -44,9 +44,11 @@ class KeptArrays:
         packs: Rows of the table ``pack``.
         few: Value, seq and array of those that are not in a pack.
         layouts: Rows of the table ``layout``.
+        nbytes: The size of the elements in packs.
     """
 
     def __init__(self) -> None:
+        self.nbytes = 0
         self.packs: list[Pack] = []
         self.few: list[tuple[int, int, Array]] = []
         self.layouts: list[Row] = []
@@ -67,6 +69,7 @@ class KeptArrays:
         blocks = tuple([lot.piece for lot in lots])
         nbytes, starts = native.place_elements(blocks, outputs)
         elements = partial(native.gather_elements, blocks, outputs, starts, nbytes)
+        self.nbytes += nbytes
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), nbytes, elements))
 
     def write(self, writer: Writer) -> int:

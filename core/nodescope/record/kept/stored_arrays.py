@@ -96,7 +96,8 @@ class StoredArrays:
         self._stride, self._seen = 1, dict[int, int]()  # one in `_stride` arrays of a weight lasts
         self._last_dropped = 0  # the newest blob dropped since the last deletion
         self._cleared = 0  # dropped blobs up to this number are deleted
-        self._before = (1, 0, 0, 0, 1)
+        self._given_way = 0  # arrays that gave way since the last batch
+        self._before = (1, 0, 0, 0, 1, 0)
         self._next_blob = 1
 
     def begin(self) -> None:
@@ -107,12 +108,14 @@ class StoredArrays:
         self._thinned.clear()
         self._before = (
             self._next_blob, self._nbytes, self.too_large, self._cleared, self._stride,
+            self._given_way,
         )  # fmt: skip
         self._waiting_before = {**self._waiting}
 
     def roll_back(self) -> None:
         """Undo the failed batch, so that it can be written again."""
-        first, self._nbytes, self.too_large, self._cleared, self._stride = self._before
+        (first, self._nbytes, self.too_large, self._cleared, self._stride,
+         self._given_way) = self._before  # fmt: skip
         self._last_dropped = 0
         blobs = dict(sorted({**self._fallen, **self._blobs}.items()))
         self._blobs = _before(blobs, first)
@@ -228,7 +231,7 @@ class StoredArrays:
         A pack waits in memory while all that wait take at most `most_waiting` bytes: if it gives
         way to newer ones before that, it is never written.
         """
-        fallen = 0
+        fallen, self._given_way = self._given_way, 0
         accepted: Accepted = {}
         for pack in packs:
             fallen += self._make_room(pack.nbytes, accepted)
@@ -246,6 +249,25 @@ class StoredArrays:
             self._write_oldest()
         self._write_arrays(accepted)
         return fallen
+
+    def give_way(self, nbytes: int) -> bool:
+        """Between batches, drop the packs that a batch with so many bytes will replace, if they
+        still wait; those with arrays that are kept longer give way when it is written.
+
+        Returns:
+            Whether the batch and what still waits take no more memory than may wait.
+        """
+        before = self._given_way
+        while self._nbytes + nbytes > self.budget_bytes and self._blobs:
+            number = next(iter(self._blobs))
+            if number not in self._waiting or self._spans or self._weights or self._losses:
+                break
+            self._nbytes -= self._blobs.pop(number)[0]
+            self._given_way += self._packs.pop(number)
+            self._take_waiting(number)
+        if self._given_way > before:
+            self.begin()  # a failure of the next batch does not bring them back
+        return self.waiting_bytes + nbytes <= min(self.most_waiting, self.budget_bytes)
 
     @property
     def waiting(self) -> int:

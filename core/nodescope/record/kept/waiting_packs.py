@@ -43,6 +43,7 @@ class WaitingPacks:
 
     Attributes:
         many, nbytes: The number and size of the arrays that wait.
+        wanted: Everything that executions up to this seq produced is due.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class WaitingPacks:
     ) -> None:
         self._arrays, self._most_s, self._clock = arrays, most_s, clock
         self._oldest: tuple[int, float] | None = None
-        self._wanted = 0
+        self.wanted = 0
         self.many = self.nbytes = 0
         self.attended(False)
 
@@ -65,7 +66,7 @@ class WaitingPacks:
 
     def want(self, seq: int) -> None:
         """Make everything that executions up to ``seq`` produced due."""
-        self._wanted = max(seq, self._wanted)
+        self.wanted = max(seq, self.wanted)
 
     def settle(
         self, writer: Writer, seq: int, time_ns: int, dropped: Dropped, omit: Omit
@@ -107,7 +108,7 @@ class WaitingPacks:
     def waits(self, seq: int | None = None) -> bool:
         """Whether arrays wait that are wanted, or that executions up to ``seq`` produced."""
         oldest = self._oldest
-        return oldest is not None and oldest[0] <= (self._wanted if seq is None else seq)
+        return oldest is not None and oldest[0] <= (self.wanted if seq is None else seq)
 
     def due_in(self) -> float | None:
         """In how many seconds the oldest pack is due; None if none waits, or none ever is."""

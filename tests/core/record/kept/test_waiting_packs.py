@@ -25,8 +25,12 @@ from tests.core.record.runs import chain, finished
 from tests.depth import some
 
 
-def outcome(path: Path, seed: int, most_waiting: int) -> Any:
-    """What is in a file after random batches, some of which fail at first, and what was dropped."""
+def outcome(path: Path, seed: int, most_waiting: int, *, early: bool = False) -> Any:
+    """What is in a file after random batches, some of which fail at first, and what was dropped.
+
+    Args:
+        early: Whether packs give way while the batches that replace them grow.
+    """
     draw = random.Random(seed)
     writer = Writer(path, budget_bytes=draw.choice((200_000, 400_000)))
     arrays, seq, dropped = writer.arrays, 1, 0
@@ -40,6 +44,8 @@ def outcome(path: Path, seed: int, most_waiting: int) -> Any:
         packs = packs[: draw.choice((0, 1, 2, 3))]
         few = [(OTHER, seq + 1300, np.full(100, seq + 1300.0))] * draw.choice((0, 1))
         fails = draw.random() < 0.3
+        for many in range(early * (len(packs) + 1)):
+            arrays.give_way(sum(pack.nbytes for pack in packs[:many]))
         for attempt in range(1 + fails):
             writer.begin()
             fallen = arrays.add_packs(packs) + arrays.add(few)
@@ -62,6 +68,8 @@ def test_the_same_arrays_are_kept_as_if_none_waited(seed: int, tmp_path: Path) -
     expected = outcome(tmp_path / "at_once.nscope", seed, 0)
     assert outcome(tmp_path / "waiting.nscope", seed, 1 << 30) == expected
     assert outcome(tmp_path / "some.nscope", seed, 100_000) == expected
+    for most in (1 << 30, 100_000):
+        assert outcome(tmp_path / f"{most}.nscope", seed, most, early=True) == expected
 
 
 def test_what_gives_way_in_time_is_never_written(tmp_path: Path) -> None:
@@ -242,4 +250,29 @@ def test_a_killed_end_leaves_what_was_committed(tmp_path: Path) -> None:
     with Recording.open(copy) as recording:
         assert recording.kept_arrays() == (100, 80_000)
     writer.roll_back()
+    writer.abandon()
+
+
+def test_packs_give_way_to_a_batch_before_it_is_written(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "r.nscope", budget_bytes=200_000)
+    arrays = writer.arrays
+    arrays.most_waiting = 1 << 30
+    writer.begin()
+    arrays.add_packs([pack_of(1), pack_of(101)])
+    writer.commit(200, 0, Dropped())
+    assert arrays.give_way(40_000)
+    assert arrays.waiting_bytes == 160_000
+    assert arrays.give_way(80_000)
+    assert arrays.waiting_bytes == 80_000
+    writer.begin()
+    assert arrays.add_packs([pack_of(201)]) == 100  # those that gave way
+    writer.roll_back()
+    writer.begin()
+    assert arrays.add_packs([pack_of(201)]) == 100
+    writer.commit(300, 0, Dropped())
+    assert arrays.oldest is not None
+    assert arrays.oldest[0] == 101
+    assert not arrays.give_way(240_000)  # the batch alone would take more than the budget
+    arrays.most_waiting = 0
+    assert not arrays.give_way(800)  # somebody follows the run
     writer.abandon()
