@@ -36,8 +36,8 @@ static PyObject *own_attributes(Calls *calls, Operation *operation, PyObject *co
                                 Py_ssize_t count, PyObject *tuple, PyObject *attrs, PyObject *entry) {
     PyObject *ports = operation->ports;
     if (PyDict_Size(attrs) || !PyTuple_Check(ports) || PyTuple_Size(ports) < count)
-        return PyObject_CallMethodObjArgs(calls->object[TRACER], names.own, operation->op, tuple, attrs,
-                                          entry, NULL);
+        return PyObject_CallMethodObjArgs(calls->object[TRACER], names.own_attributes, operation->op, tuple,
+                                          attrs, entry, NULL);
     PyObject *own = PyDict_New();
     for (Py_ssize_t i = 0; own && i < count; i++) {
         if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR]) continue;

@@ -57,7 +57,7 @@ int differentiate_several(PyObject *object, PyObject *ids) {
 }
 
 /* Note that a tensor's elements are in another array, where executions are noted with their outputs.
-   Returns 1 if that is done, 0 if it is left to the tracer, -1 with an exception set. */
+   Returns 1 if there is no more to do, 0 if it is left to the tracer, -1 with an exception set. */
 static int note_moved(Calls *calls, PyObject *tensor, PyObject *before) {
     PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
     long long number = value ? PyLong_AsLongLong(value) : 0;
@@ -65,9 +65,9 @@ static int note_moved(Calls *calls, PyObject *tensor, PyObject *before) {
     PyObject *entry = PyDict_GetItemWithError(calls->object[BY_VALUE], value);
     if (!entry) return PyErr_Occurred() ? -1 : 1;
     PyObject *recent = PyObject_GetAttr(entry, names.recent);
-    int looped = recent ? PyObject_IsTrue(recent) : -1;
+    int is_counted = recent ? PyObject_IsTrue(recent) : -1;
     Py_XDECREF(recent);
-    if (looped) return looped < 0 ? -1 : 0;
+    if (is_counted) return is_counted < 0 ? -1 : 0; /* in rounds of a loop */
     PyObject *now = SLOT(tensor, calls->offset[TENSOR_DATA]);
     return note_move(calls->object[TIMES], number, (uint64_t)(uintptr_t)before, (uint64_t)(uintptr_t)now);
 }

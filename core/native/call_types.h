@@ -115,7 +115,7 @@ static struct {
     PyObject *dtype, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
         *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
-        *itemsize, *several, *moved, *own, *recent, *ports;
+        *itemsize, *several, *moved, *own_attributes, *recent, *ports;
 } names;
 
 /* -------------------------------------------------------------------------- set-up */

@@ -1,8 +1,8 @@
 /* Observed calls: the common case of `nodescope.engine.tracer.Tracer.run`.
 
-   This file handles a call of an operation whose node is known, with the same inputs and attributes,
-   while the program cannot stop before a node. All other calls are left to the tracer, before they
-   have had any effect.
+   This file handles a call of an operation whose node is known, with the same inputs, while the program
+   cannot stop before a node; with other attributes only where executions are noted. All other calls are
+   left to the tracer, before they have had any effect.
 
    Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
    specialised instructions do; `offset_of` in call_types.h finds them. */
@@ -352,14 +352,14 @@ static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyOb
         id = PyLong_AsLongLong(SLOT(entry, offset[ENTRY_ID]));
         varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     }
-    int others = !same && !same_attributes(calls, entry, inputs, count, attrs);
-    if (others) {
-        int only = notes_times(calls->object[TIMES]);
-        if (!only && !notes_outputs(calls->object[TIMES])) {
+    int differs = !same && !same_attributes(calls, entry, inputs, count, attrs);
+    if (differs) {
+        PyObject *sink = calls->object[TIMES];
+        if (notes_times(sink)) only_times = Py_NewRef(sink); /* no attributes are recorded then */
+        else if (!notes_outputs(sink)) {
             Py_DECREF(value);
             return NULL;
         }
-        if (only) only_times = Py_NewRef(calls->object[TIMES]); /* the other attributes are not recorded then */
         varies = 1;
     }
 
@@ -400,7 +400,7 @@ static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyOb
             Py_CLEAR(result);
         goto done;
     }
-    if (result && others) {
+    if (result && differs) {
         own = own_attributes(calls, operation, inputs, count, tuple, attrs, entry);
         if (!own) Py_CLEAR(result);
         else if (own == Py_None) Py_CLEAR(own);
@@ -560,7 +560,7 @@ int add_calls(PyObject *module) {
         name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0 ||
         name(&names.optimizer, "optimizer") < 0 || name(&names.itemsize, "itemsize") < 0 ||
         name(&names.several, "several") < 0 || name(&names.moved, "moved") < 0 ||
-        name(&names.own, "own_attributes") < 0 || name(&names.recent, "recent") < 0 ||
+        name(&names.own_attributes, "own_attributes") < 0 || name(&names.recent, "recent") < 0 ||
         name(&names.ports, "ports") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);

@@ -23,6 +23,10 @@
 #define REPEATED 512 /* added to a type */
 #define COMPARED 64  /* bytes; smaller outputs are not compared with earlier ones */
 
+/* Arrays that moved between executions are beside the records, so many int64 each: the number of executions
+   before, the value, and the identities of its array before and now. */
+#define MOVE 4
+
 /* The statistics of an output whose elements are not kept. Computing them while the elements are in the
    processor's caches takes little longer than the copy from which they would be computed later. */
 typedef struct {

@@ -16,7 +16,6 @@
 #define KINDS 8
 #define RECENT 64
 #define NONE (-1)
-#define MOVE 4 /* executions noted before it, value, identity of the array before, and now */
 
 /* An output that was copied: where its elements were in the program's memory, and where the copy is. */
 typedef struct {
@@ -202,15 +201,14 @@ static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     return 2;
 }
 
-/* Add the node of the next execution, and its attributes or NULL; -1 with an exception set. */
-static int add_node(NotedOutputs *self, PyObject *node, PyObject *attrs) {
+/* Add the node of the next execution, and a pair for its attributes, or NULL; -1 with an exception set. No
+   other code runs meanwhile: nothing is allocated that the garbage collector follows. */
+static int add_node(NotedOutputs *self, PyObject *node, PyObject *call, PyObject *attrs) {
     Py_ssize_t calls = PyList_Size(self->calls);
-    if (attrs) {
-        PyObject *call = Py_BuildValue("nO", self->count, attrs);
-        int status = call ? PyList_Append(self->calls, call) : -1;
-        Py_XDECREF(call);
-        if (status < 0) return -1;
-    }
+    PyObject *index = call ? PyLong_FromSsize_t(self->count) : NULL;
+    if (call && (!index || PyTuple_SetItem(call, 0, index) < 0 ||
+                 PyTuple_SetItem(call, 1, Py_NewRef(attrs)) < 0 || PyList_Append(self->calls, call) < 0))
+        return -1;
     if (PyList_Append(self->nodes, node) == 0) return 0;
     PyList_SetSlice(self->calls, calls, calls + 1, NULL);
     return -1;
@@ -278,8 +276,10 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     if (gives < 1 || gives > MOST_OUTPUTS || !PyTuple_Check(values) || PyTuple_Size(values) != gives)
         return 0;
     Output all[MOST_OUTPUTS];
+    PyObject *call = NULL; /* allocated first, as that can run other code, which may note executions */
     int status = 0;
     Py_ssize_t held = 0, bytes, itemsize;
+    if (attrs && !(call = PyTuple_New(2))) return -1;
     for (; held < gives; held++) {
         Output *output = all + held;
         if (!(output->code = code_of(self, outputs[held], &itemsize)) ||
@@ -307,7 +307,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
         if (!status) break;
     }
     if (status <= 0) goto done;
-    if (add_node(self, node, attrs) < 0) {
+    if (add_node(self, node, call, attrs) < 0) {
         status = -1;
         goto done;
     }
@@ -334,6 +334,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     if (!told) status = -1;
     Py_XDECREF(told);
 done:
+    Py_XDECREF(call);
     for (Py_ssize_t i = 0; i < held; i++) PyBuffer_Release(&all[i].view);
     return status;
 }

@@ -23,8 +23,8 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
                  PyObject *attrs);
 
 /* Note that the elements of a value, unchanged, are in another array after the execution noted last; arrays
-   are given by identity. Returns 1 if that was noted, 0 if no execution has been noted since the last ones were taken, -1 with an
-   exception set. */
+   are given by identity. Returns 1 if that was noted, 0 if no execution has been noted since the last ones
+   were taken, -1 with an exception set. */
 int note_move(PyObject *object, long long value, uint64_t before, uint64_t now);
 
 #endif

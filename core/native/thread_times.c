@@ -33,7 +33,7 @@ static PyObject *active_ns(PyObject *module, PyObject *number) {
     if (thread == -1 && PyErr_Occurred()) return NULL;
     /* The clock of a thread is addressed by its number, which is refused once the thread has ended;
        addressing it by identifier would then read freed memory. */
-    if (clock_gettime((clockid_t)((~thread << 3) | 6), &ran) < 0) Py_RETURN_NONE;
+    if (clock_gettime((clockid_t)(~(unsigned)thread << 3 | 6), &ran) < 0) Py_RETURN_NONE;
     return PyLong_FromLongLong((long long)ran.tv_sec * 1000000000 + ran.tv_nsec + ready_ns(thread));
 }
 

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "noted_records.h"
 #include "objects.h"
 
 #define MOST_KEPT 64
@@ -180,6 +181,17 @@ static int move(Writers *self, int64_t value, uint64_t before, uint64_t now) {
     return remember(written, now, written->array == before ? written->latest : written->seqs[place]);
 }
 
+/* Process moves up to a number of executions before them; -1 with an exception set. */
+static int move_until(Writers *self, const char **moves, const char *end, int64_t executions) {
+    for (; *moves < end; *moves += 8 * MOVE) {
+        int64_t arrays[MOVE];
+        memcpy(arrays, *moves, sizeof arrays);
+        if (arrays[0] > executions) break;
+        if (move(self, arrays[1], (uint64_t)arrays[2], (uint64_t)arrays[3]) < 0) return -1;
+    }
+    return 0;
+}
+
 PyDoc_STRVAR(ran_doc,
 "ran(seqs, nodes, counts, identities, failed, moves)\n--\n\n"
 "Process executions, and find the operands that are not the latest result of their node.\n\n"
@@ -207,30 +219,26 @@ static PyObject *writers_ran(PyObject *object, PyObject *arguments) {
     }
     const char *seq = PyBytes_AsString(seqs), *count = PyBytes_AsString(counts);
     const char *ids = PyBytes_AsString(identities), *moved = PyBytes_AsString(moves);
-    const char *end = moved + PyBytes_Size(moves) / 32 * 32;
+    const char *end = moved + PyBytes_Size(moves) / (8 * MOVE) * (8 * MOVE);
     PyObject *rows = PyList_New(0);
-    for (Py_ssize_t i = 0; rows && i <= many; i++) {
-        for (; rows && moved < end; moved += 32) {
-            int64_t arrays[4];
-            memcpy(arrays, moved, sizeof arrays);
-            if (arrays[0] > i && i < many) break;
-            if (move((Writers *)object, arrays[1], (uint64_t)arrays[2], (uint64_t)arrays[3]) < 0)
-                Py_CLEAR(rows);
-        }
-        if (!rows || i == many) break;
+    int status = rows ? 0 : -1;
+    for (Py_ssize_t i = 0; status == 0 && i < many; i++) {
         int64_t number, known_arrays;
         memcpy(&number, seq + 8 * i, 8);
         memcpy(&known_arrays, count + 8 * i, 8);
-        if (known_arrays < 0 || known_arrays > left) {
+        status = move_until((Writers *)object, &moved, end, i);
+        if (status == 0 && (known_arrays < 0 || known_arrays > left)) {
             PyErr_SetString(PyExc_ValueError, "fewer identities than were counted");
-            Py_CLEAR(rows);
-        } else if (ran((Writers *)object, number, PyList_GetItem(nodes, i), (const uint64_t *)ids,
-                       (Py_ssize_t)known_arrays, rows, failed) < 0) {
-            Py_CLEAR(rows);
+            status = -1;
         }
+        if (status == 0)
+            status = ran((Writers *)object, number, PyList_GetItem(nodes, i), (const uint64_t *)ids,
+                         (Py_ssize_t)known_arrays, rows, failed);
         left -= known_arrays;
         ids += 8 * known_arrays;
     }
+    if (status == 0) status = move_until((Writers *)object, &moved, end, INT64_MAX);
+    if (status < 0) Py_CLEAR(rows);
     return rows;
 }
 

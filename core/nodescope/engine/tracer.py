@@ -193,8 +193,8 @@ class Tracer:
     def run_checked(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
         """Run an op and emit its execution. Raises its impl's errors.
 
-        The native core runs ops itself if node, inputs, attributes and outputs are those of an
-        earlier step; it passes all other ops to this method.
+        The native core runs ops itself if node and inputs are those of an earlier step, and
+        attributes as well unless executions are noted; it passes all other ops to this method.
         """
         state = current()
         if state.builder is not None:
@@ -280,9 +280,9 @@ class Tracer:
             times(entry.node.id, step, state.thread, start - origin, end - origin)
             return result  # type: ignore[no-any-return]
         noted = self.outputs
-        if noted is not None and own is None and noted(
+        if noted is not None and noted(
             entry.node, entry.node.id, step, state.thread, start - origin, end - origin, live,
-            arrays,
+            arrays, own,
         ):  # fmt: skip
             return result  # type: ignore[no-any-return]
         bus.emit(
@@ -325,14 +325,14 @@ class Tracer:
 
     def moved(self, tensor: Tensor, before: Any) -> None:
         """Note that the elements of a tensor, unchanged, are now in another array."""
-        value, arrays = getattr(tensor, "_vid", 0), (id(before), id(tensor.data))
-        if value <= self.base or (entry := self.identity.by_value.get(value)) is None:
+        value, ids = getattr(tensor, "_vid", 0), (id(before), id(tensor.data))
+        entry = self.identity.by_value.get(value) if value > self.base else None
+        if entry is not None and ids[0] in entry.recent:
+            entry.recent = (ids[1], *entry.recent)
+        if entry is None or self.times() is not None:  # no probe has seen the array
             return
-        if arrays[0] in entry.recent:
-            entry.recent = (arrays[1], *entry.recent)
-        seen = self.times() is None  # whether a probe has seen the array
-        if seen and not (self.outputs is not None and self.outputs.moved(value, *arrays)):
-            self.bus.emit(ArrayMoved(value, *arrays))
+        if self.outputs is None or not self.outputs.moved(value, *ids):
+            self.bus.emit(ArrayMoved(value, *ids))
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,

@@ -26,7 +26,8 @@ MOST_BYTES: Final = 1 << 20
 
 _STATISTICS_BYTES: Final = 600  # the approximate size of an output's statistics
 
-_RECORD_THREAD: Final = 3  # where a noted execution has its thread; the first number is its size
+# Where a noted execution has its thread, see core/native/noted_records.h; first comes its size.
+_RECORD_THREAD: Final = 3
 
 MOVE: Final = 4
 """The numbers that describe an array that moved."""
@@ -102,8 +103,8 @@ class NotedLot:
 
     Attributes:
         statistics: The outputs' statistics, once they have replaced the copies; seqs from 0 on.
-        copied: Bytes of the copies.
-        nbytes: Bytes of memory.
+        copied: Bytes of the copies; 0 once they were replaced.
+        nbytes: Bytes of memory, of the copies or the statistics.
     """
 
     __slots__ = (

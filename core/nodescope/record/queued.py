@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from nodescope.events import (
     Array,
     ArrayMoved,
@@ -25,7 +27,7 @@ from nodescope.events import (
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
-from nodescope.record.noted_outputs import NotedLot
+from nodescope.record.noted_outputs import MOVE, NotedLot
 from nodescope.record.noted_times import AT_ONCE, Rows, count
 from nodescope.record.rows import Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary
@@ -165,14 +167,20 @@ class QueuedRecord(NamedTuple):
 
 
 def specs_of(item: Queued) -> list[QueuedRecord]:
-    """The changed specs that came with executions, as records of their own."""
+    """The changed specs that came with executions, and the arrays that moved between them, as
+    records of their own.
+    """
     if not isinstance(item, QueuedTimes | QueuedOutputs):
         return []
     last = item.many - 1
-    return [
+    records = [
         QueuedRecord(item.seq + min(place, last), SPECS_BYTES, event)
         for place, event in item.respecified
     ]
+    moves = item.lot.moves if isinstance(item, QueuedOutputs) else b""
+    for _, *arrays in np.frombuffer(moves, np.int64).reshape(-1, MOVE).tolist():
+        records.append(QueuedRecord(0, SPECS_BYTES, ArrayMoved(*arrays)))
+    return records
 
 
 _MIXED: Final = (QueuedTimes, QueuedOutputs, QueuedRecord)

@@ -273,7 +273,9 @@ class RecordQueue:
             self._give_way()
 
     def _let_write(self) -> None:
-        """Let the writer make room before elements are queued, so that none are given up."""
+        """Let the writer make room before elements are queued, so that none are given up. In the
+        usual case, there is room.
+        """
         if self._keeps_elements and self.crowded and self._times:
             self._await_room(self._awaited_bytes)
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from nodescope import native
+from nodescope.events import ArrayMoved
 from nodescope.ir.graph import Node
 from nodescope.record.noted_outputs import MOST_BYTES, MOVE, NotedLot, statistics_of
 from nodescope.record.noted_rows import AT_ONCE_BYTES, Noted
 from nodescope.record.operand_writers import UNKNOWN, operand_writers
-from nodescope.record.queued import QueuedOutputs
+from nodescope.record.queue_writer import QueueWriter
+from nodescope.record.queued import QueuedOutputs, QueuedRecord
+from nodescope.record.recorder import Recorder
 from nodescope.record.timed.collected import Collected
 from nodescope.record.value_rows import ValueRows
 
@@ -122,13 +128,13 @@ class _Runs:
         self.code()
 
 
-def test_executions_that_finalizers_run_while_others_are_taken_are_taken_once() -> None:
+def test_executions_that_finalizers_run_meanwhile_are_noted_and_taken_once() -> None:
     assert native.NotedOutputs is not None
     sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
     array, total = np.ones(3), 0
 
-    def note() -> None:
-        assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (array,))
+    def note(attrs: dict[str, int] | None = None) -> None:
+        assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (array,), attrs)
 
     limits = gc.get_threshold()
     try:
@@ -137,12 +143,41 @@ def test_executions_that_finalizers_run_while_others_are_taken_are_taken_once() 
             gc.collect()
             _Runs(note)
             gc.set_threshold(limit)
+            note({"axis": limit})
             taken = sink.take()
             gc.set_threshold(*limits)
             gc.collect()
             lot = NotedLot(*taken[:-1])
             assert len(statistics_of([lot], [0]).executions) == len(lot.nodes) == lot.outputs
+            # The execution with attributes is the last one; the finalizer's may come at any time.
+            assert lot.calls[0][1] == {"axis": limit}
+            assert lot.calls[0][0] in (len(lot) - 1, len(lot) - 2)
             total += len(lot)
     finally:
         gc.set_threshold(*limits)
-    assert total + len(sink) == 2 * 39
+    assert total + len(sink) == 3 * 39
+
+
+@pytest.mark.parametrize("bytes_left", [0, 1 << 20])
+def test_moves_survive_executions_for_which_there_is_no_room(
+    bytes_left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QueueWriter, "start", lambda writer: None)
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    sink: Any = recorder.outputs_sink()
+    array, elsewhere = np.ones(3), np.ones(3)
+    assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (array,))
+    recorder.number_times()
+    assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (elsewhere,))
+    assert sink.moved(1, id(array), id(elsewhere))
+    recorder.queued = recorder.most_bytes - bytes_left
+    recorder.number_times()
+    _, last = recorder.records
+    if bytes_left:
+        assert isinstance(last, QueuedOutputs)
+        assert last.lot.moves
+    else:
+        assert recorder.dropped().executions == 1
+        assert isinstance(last, QueuedRecord)
+        assert last.event == ArrayMoved(1, id(array), id(elsewhere))
+    recorder.writer.file.abandon()
