@@ -5,7 +5,8 @@
    In some virtual machines, large pages take longer than small ones: free memory was returned to the
    host, which gives it back in small pages, while the free memory that the system has kept is in pieces
    smaller than a large page. There, 268 MB took 600 ms in large pages and 90 ms in small ones; elsewhere
-   13 to 30 ms in large ones. So the first use of large pages is timed.
+   13 to 30 ms in large ones. So the first use of a large page is timed, and after a slow one, the next
+   pieces have small pages.
 
    The caller of these functions holds the interpreter's lock. */
 #include "memory.h"
@@ -22,7 +23,7 @@
 #define PIECE (4 << 20)  /* bytes */
 #define SMALL (1 << 19)  /* bytes; a smaller memory is allocated with exactly its size */
 #define KEPT 16
-#define ENOUGH 2
+#define MANY 32
 #define SLOW_NS 1000000  /* a large page takes 0.1 ms, small pages of the same size 0.7 ms */
 
 typedef struct {
@@ -40,7 +41,7 @@ static int many_kept;
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14; earlier systems refuse it, and provide single pages */
 #endif
 
-static int slow_pages; /* large pages that took long; the first one may have been bad luck */
+static int small_next; /* so many pieces get small pages before a large one is tried again */
 
 static long long processor_ns(void) {
     struct timespec now;
@@ -51,15 +52,16 @@ static long long processor_ns(void) {
 /* Choose the size of a piece's pages, and use the first large one, or all small ones. If the system does
    not take large ones, they are small. */
 static void choose_pages(char *start) {
-    if (slow_pages < ENOUGH) {
-        madvise(start, PIECE, MADV_HUGEPAGE);
-        long long before = processor_ns();
-        *(volatile char *)start = 0;
-        slow_pages += processor_ns() - before > SLOW_NS;
+    if (small_next) {
+        small_next--;
+        madvise(start, PIECE, MADV_NOHUGEPAGE);
+        madvise(start, PIECE, MADV_POPULATE_WRITE); /* takes a fifth less than page by page */
         return;
     }
-    madvise(start, PIECE, MADV_NOHUGEPAGE);
-    madvise(start, PIECE, MADV_POPULATE_WRITE); /* takes a fifth less than page by page */
+    madvise(start, PIECE, MADV_HUGEPAGE);
+    long long before = processor_ns();
+    *(volatile char *)start = 0;
+    if (processor_ns() - before > SLOW_NS) small_next = MANY;
 }
 #endif
 

@@ -158,12 +158,15 @@ def held(paths: list[str]) -> tuple[Held, ...]:
         numbers = [int(name) for name in os.listdir("/dev/fd")]
     except _FAULTS:
         return ()
+    inodes = {inode for _, inode in files}
     opened: list[Held] = []
-    for number in numbers:
-        with contextlib.suppress(*_FAULTS):
+    for number in numbers:  # about a thousand while descriptors get high numbers
+        try:
             at = os.fstat(number)
-            if (at.st_dev, at.st_ino) in files:
-                opened.append((number, at.st_dev, at.st_ino))
+        except _FAULTS:
+            continue
+        if at.st_ino in inodes and (at.st_dev, at.st_ino) in files:
+            opened.append((number, at.st_dev, at.st_ino))
     return tuple(opened)
 
 
