@@ -187,7 +187,7 @@ def test_a_full_disk_costs_elements_only(tmp_path: Path, start: Start) -> None:
     text = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (260_000, 260_000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, 900_000))\n"
         + TRAIN.replace("np.ones((3, 2))", "np.ones((3, 20_000))")
     )
     program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)

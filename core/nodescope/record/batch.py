@@ -62,7 +62,7 @@ from nodescope.record.rows import (
     Dropped,
     unwritten,
 )
-from nodescope.record.schema import shape_text
+from nodescope.record.schema import END, OUTPUT, STRUCTURE, shape_text
 from nodescope.record.span_rows import SpanRows, host_row, latest_end, spans_of, started_row
 from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.structure_rows import StructureRows
@@ -74,14 +74,6 @@ from nodescope.record.value_rows import ValueRows
 from nodescope.record.writer import Writer
 
 _SEQ = itemgetter(1)  # of a row of the table `summary`
-_THREAD = itemgetter(3)  # of a row of the table `execution`
-
-# Tables that are written even when executions are left out.
-_END = ("run", "loss", "document", "failure")
-_STRUCTURE = ("node", "value", "gradient", "source", "edit")
-_OUTPUT = ("log", "host", "call", "layout", "placed", "device", "lane", "operand")
-# Rows of the structure that are written at once when there is hardly any space.
-_FEW = 256
 
 
 class Batch:
@@ -180,20 +172,17 @@ class Batch:
         else:
             some = self._noted.block(item)
         self._summed += some
-        self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
+        self._called(item.attrs)
         self._mark(item.seq + item.many - 1, int(item.event.times.max()))
 
     def noted(self, item: QueuedOutputs) -> int:
         """Collect executions that were noted with their outputs; return their number."""
-        if item.respecified:
-            self._structure.respecified(item)
+        self._structure.respecified(item)
         self._noted.add(item)
         if item.lot.calls:
-            rows = self._rows.setdefault("call", [])
-            rows += [(seq, encode(attrs)) for seq, attrs in item.attrs]
-        many = item.many
-        self._mark(item.seq + many - 1, 0)
-        return many
+            self._called(item.attrs)
+        self._mark(item.seq + item.many - 1, 0)
+        return item.many
 
     def ran(self, items: Sequence[QueuedExecution]) -> None:
         """Collect executions in the order of the run."""
@@ -343,7 +332,7 @@ class Batch:
     def structure(self) -> int:
         """The number of rows of the structure, which `conclude` writes last."""
         return len(self._documents(last=True)) + sum(
-            len(self._rows.get(table, ())) for table in _STRUCTURE
+            len(self._rows.get(table, ())) for table in STRUCTURE
         )
 
     def left_out(self, omit: Omit) -> Dropped:
@@ -390,7 +379,7 @@ class Batch:
         dropped = dropped.plus(self.left_out(omit))
         defined = len(rows.get("value", ()))  # `_summaries` appends more, written later
         writer.begin()
-        for table in (*_END, *_STRUCTURE):
+        for table in (*END, *STRUCTURE):
             writer.insert(table, rows.get(table, ()))
         # One statement per step would take seconds in a run of short steps.
         writer.insert("step", list(self._steps.values()), replace=True)
@@ -452,13 +441,13 @@ class Batch:
             writer.execute(statement, parameters)
         writer.commit(seq, self.time_ns, dropped)
         rows["document"] = self._documents(last=True)
-        structure = [(table, rows.get(table, ())) for table in (*_STRUCTURE, "document")]
-        unwritten = 0
+        structure = [(table, rows.get(table, ())) for table in (*STRUCTURE, "document")]
+        unwritten, few_rows = 0, 256
         # One transaction writes each page of the file once, and needs the least space.
         if not writer.added(structure, seq, self.time_ns, dropped):
             for table, parts in structure:
-                for start in range(0, len(parts), _FEW):
-                    few = [(table, parts[start : start + _FEW])]
+                for start in range(0, len(parts), few_rows):
+                    few = [(table, parts[start : start + few_rows])]
                     if unwritten or not writer.added(few, seq, self.time_ns, dropped):
                         unwritten += len(few[0][1])
         self._written(later=False)
@@ -483,9 +472,9 @@ class Batch:
         return dropped
 
     def _executed(self, defined: int, wanted_flag: int) -> list[tuple[int, int, Array]]:
-        """Write executions, statistics and the `_OUTPUT` tables; return the full arrays."""
+        """Write executions, statistics and the `OUTPUT` tables; return the full arrays."""
         writer, rows = self._writer, self._rows
-        for table in _OUTPUT:
+        for table in OUTPUT:
             writer.insert(table, rows.get(table, ()))
         writer.insert("operand", self._noted.operands)
         executions, timed = rows["execution"], self._timed.rows
@@ -519,7 +508,7 @@ class Batch:
         self._writer.insert("execution", executions)
         self._writer.insert("timed", timed)
         self._writer.insert("span", spans_of(executions, timed))
-        self.threads.update(map(_THREAD, executions))
+        self.threads.update([row[3] for row in executions])
 
     def _written(self, *, later: bool) -> None:
         """Empty the batch and release its copies for reuse."""
@@ -599,6 +588,9 @@ class Batch:
             self._rows[table].append(row)
         else:
             self._rows[table] = [row]
+
+    def _called(self, calls: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        self._rows.setdefault("call", []).extend([(seq, encode(attrs)) for seq, attrs in calls])
 
     def _mark(self, seq: int, time_ns: int) -> None:
         if seq > self.seq:

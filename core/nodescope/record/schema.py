@@ -25,6 +25,12 @@ SCHEMA_VERSION = 5
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
+# Tables, by what is left out of a batch when the disk is full: nothing of the first two; with the
+# executions, all of the third.
+END = ("run", "loss", "document", "failure")
+STRUCTURE = ("node", "value", "gradient", "source", "edit")
+OUTPUT = ("log", "host", "call", "layout", "placed", "device", "lane", "operand")
+
 # Stored in place of a shape if the value is not a tensor.
 OPAQUE = "opaque"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -28,4 +29,6 @@ def test_a_thread_that_has_ended_has_no_times() -> None:
     thread.join()
     assert native.active_ns is not None
     assert thread.native_id is not None
-    assert native.active_ns(thread.native_id) is None
+    deadline = time.monotonic() + 30
+    while native.active_ns(thread.native_id) is not None:  # the system ends it a moment later
+        assert time.monotonic() < deadline
