@@ -125,10 +125,10 @@ class Batch:
         self._steps: dict[int, tuple[Any, ...]] = {}
         self._nodes: list[Node] = []
 
-    @property
-    def kept_bytes(self) -> int:
-        """The size of the elements in packs that the next commit will keep."""
-        return self._noted.kept.nbytes
+    def takes_more(self) -> bool:
+        """Whether it may hold more elements; not if what is around a first NaN would give way."""
+        self.nonfinite.appeared_in(self._noted.flags)
+        return not self.nonfinite.finds and self._writer.arrays.give_way(self._noted.kept.nbytes)
 
     def missed(self, node: int, times: int = 1) -> None:
         """Count executions without rows as runs of their node."""

@@ -346,7 +346,7 @@ class QueueWriter:
         """Whether a full batch takes more elements, as nobody waits for what it has."""
         if self.closing or max(self._hasty, self._packs.wanted) > self.committed_seq:
             return False
-        return self.file.arrays.give_way(self._batch.kept_bytes) and self._gathering.more(began)
+        return self._batch.takes_more() and self._gathering.more(began)
 
     def _write_some(self) -> int:
         """Write a batch; return the number of records taken from the queue."""

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nodescope.events import Bus
+from nodescope.events import Bus, StepFinished, StepStarted
 from nodescope.ir.graph import Node
 from nodescope.record.gathering import SLICE_S, Gathering, Patience
 from nodescope.record.governor.governor import Governor
 from nodescope.record.queue_writer import QueueWriter
 from nodescope.record.record_queue import BATCH_BYTES, LEAST_BATCH_BYTES
 from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
 
 MIB = 1 << 20
 
@@ -123,16 +124,16 @@ class OnThisThread:
             path, level="values", budget_bytes=budget_bytes, on_commit=self.commits.append
         )
         self.writer, self.ran = self.recorder.writer, 0
-        self.most_held = 0
+        self.most_held, self.step = 0, 1
 
-    def run(self, many: int) -> None:
-        """Run executions of 100 KB each."""
-        for _ in range(many):
+    def run(self, many: int, first: float | None = None) -> None:
+        """Run executions of 100 KB each; the first one computes this number."""
+        for nth in range(many):
             self.ran += 1
-            output = np.full(12_500, float(self.ran))
+            output = np.full(12_500, first if first is not None and not nth else float(self.ran))
             node = Node(1, "n", "add", "elementwise", outputs=(1,))
             sink: Any = self.recorder.outputs_sink()
-            assert sink(node, 1, 1, 7, self.ran, self.ran + 1, (), (output,))
+            assert sink(node, 1, self.step, 7, self.ran, self.ran + 1, (), (output,))
         self.recorder.number_times()
 
     def feed(self, rounds: int, many: int) -> Callable[[float], bool]:
@@ -140,7 +141,7 @@ class OnThisThread:
         left = iter(range(rounds))
 
         def more(began: float) -> bool:
-            held = self.writer.file.arrays.waiting_bytes + self.writer._batch.kept_bytes
+            held = self.writer.file.arrays.waiting_bytes + self.writer._batch._noted.kept.nbytes
             self.most_held = max(self.most_held, held)
             if next(left, None) is None:
                 return False
@@ -166,6 +167,42 @@ def test_an_open_batch_replaces_what_still_waits(
     assert 40 * MIB - 16 * MIB <= kept * 100_000 <= 40 * MIB
     assert kept + held.recorder.dropped().blobs == held.ran
     held.writer.file.abandon()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_nothing_gives_way_once_a_first_nan_has_appeared(
+    number: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = OnThisThread(tmp_path / "r.nscope", monkeypatch, 40 * MIB)
+    writer, recorder = held.writer, held.recorder
+
+    def more(began: float) -> bool:
+        if held.ran < 4000:
+            held.run(80)
+        return held.ran < 4000
+
+    monkeypatch.setattr(writer._gathering, "more", more)
+    recorder.emit(StepStarted(1, 0))
+    held.run(80)
+    recorder.emit(StepFinished(1, 1))
+    recorder.emit(StepStarted(2, 2))
+    held.step = 2
+    held.run(80, first=number)
+    recorder.emit(StepFinished(2, 3))
+    recorder.emit(StepStarted(3, 4))
+    held.step = 3
+    held.run(80)
+    while held.ran < 4000:
+        writer._write_some()
+        held.run(80)
+    writer._write_some()
+    writer.closing = True
+    writer._settle_rest()
+    writer.file.finish()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        around = [row.seq for row in recording.executions() if row.step in (1, 2)]
+        assert len(around) == 160
+        assert all(recording.array(1, seq) is not None for seq in around)
 
 
 @pytest.mark.parametrize("why", ["closing", "a stop", "a reader", "followed", "limited"])

@@ -76,9 +76,16 @@ class FirstNonfinite:
     def appeared_in(self, flags: Mapping[int, int]) -> None:
         """Note the first NaN and the first Inf, from the flags of executions by seq."""
         for kind, flag in _KINDS:
+            if kind in self._seen:
+                continue
             seqs = [seq for seq, bits in flags.items() if bits & flag]
             if seqs:
                 self.appeared(kind, min(seqs))
+
+    @property
+    def finds(self) -> bool:
+        """Whether something was found around which not everything is kept yet."""
+        return bool(self._places)
 
     def committed(self, seq: int) -> list[Span]:
         """Note that everything up to ``seq`` is recorded and checked; return the parts to keep
