@@ -23,7 +23,7 @@
 #define PIECE (4 << 20)  /* bytes */
 #define SMALL (1 << 19)  /* bytes; a smaller memory is allocated with exactly its size */
 #define KEPT 16
-#define MANY 32
+#define SMALL_PIECES 32  /* after a slow page; 128 MiB */
 #define SLOW_NS 1000000  /* a large page takes 0.1 ms, small pages of the same size 0.7 ms */
 
 typedef struct {
@@ -61,7 +61,7 @@ static void choose_pages(char *start) {
     madvise(start, PIECE, MADV_HUGEPAGE);
     long long before = processor_ns();
     *(volatile char *)start = 0;
-    if (processor_ns() - before > SLOW_NS) small_next = MANY;
+    if (processor_ns() - before > SLOW_NS) small_next = SMALL_PIECES;
 }
 #endif
 

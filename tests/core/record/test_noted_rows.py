@@ -24,13 +24,18 @@ from nodescope.record.timed.collected import Collected
 from nodescope.record.value_rows import ValueRows
 
 NODE = Node(1, "n1", "add", "elementwise", outputs=(1,))
+READER = Node(2, "n2", "exp", "elementwise", inputs=(1,), outputs=(2,))
 EACH = 20
+
+
+def sink_of_copies() -> Any:
+    assert native.NotedOutputs is not None
+    return native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
 
 
 def lot_of(number: int) -> NotedLot:
     """Executions whose outputs nearly fill a block."""
-    assert native.NotedOutputs is not None
-    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    sink = sink_of_copies()
     for place in range(EACH):
         array = np.full(12_000, number * EACH + place, np.float32)
         assert sink(NODE, 1, 1, 0, 0, 1, (), (array,))
@@ -56,10 +61,7 @@ def test_copies_are_let_go_before_the_batch_ends() -> None:
 
 
 def test_arrays_that_move_between_lots_move_between_their_executions() -> None:
-    assert native.NotedOutputs is not None
-    noted = Noted(Collected({}), ValueRows(), operand_writers())
-    reader = Node(2, "n2", "exp", "elementwise", inputs=(1,), outputs=(2,))
-    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    noted, sink = Noted(Collected({}), ValueRows(), operand_writers()), sink_of_copies()
     first, latest, elsewhere, read = (np.ones(3) for _ in range(4))
     seq = 1
 
@@ -71,9 +73,9 @@ def test_arrays_that_move_between_lots_move_between_their_executions() -> None:
         noted.add(QueuedOutputs(seq, 1, NotedLot(*taken)))
         seq += len(executions)
 
-    lot((NODE, (), first), (NODE, (), latest), (reader, (elsewhere,), read))
+    lot((NODE, (), first), (NODE, (), latest), (READER, (elsewhere,), read))
     noted.moved(1, id(first), id(elsewhere))
-    lot((reader, (elsewhere,), read), (reader, (latest,), read))
+    lot((READER, (elsewhere,), read), (READER, (latest,), read))
     noted.moved(1, id(latest), id(read))
     noted.note()
     noted.moved(1, id(latest), id(read))
@@ -81,23 +83,20 @@ def test_arrays_that_move_between_lots_move_between_their_executions() -> None:
 
 
 def test_arrays_that_move_between_noted_executions_are_noted_with_them() -> None:
-    assert native.NotedOutputs is not None
-    noted = Noted(Collected({}), ValueRows(), operand_writers())
-    reader = Node(2, "n2", "exp", "elementwise", inputs=(1,), outputs=(2,))
-    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    noted, sink = Noted(Collected({}), ValueRows(), operand_writers()), sink_of_copies()
     first, latest, elsewhere, read = (np.ones(3) for _ in range(4))
     assert not sink.moved(1, id(first), id(elsewhere))  # after no execution
     for seq in (1, 101):  # the second lot finds what the first one wrote, and moves
         assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (first,))
         assert sink(NODE, NODE.id, 1, 1, 0, 1, (), (latest,))
         assert sink.moved(1, id(first), id(elsewhere))
-        assert sink(reader, reader.id, 1, 1, 0, 1, (elsewhere,), (read,))
+        assert sink(READER, READER.id, 1, 1, 0, 1, (elsewhere,), (read,))
         assert sink.moved(1, id(latest), id(elsewhere))
         *taken, _ = sink.take()
         assert np.frombuffer(taken[-1], np.int64).reshape(-1, MOVE)[:, 0].tolist() == [2, 3]
         noted.add(QueuedOutputs(seq, 1, NotedLot(*taken)))
     assert not sink.moved(1, id(latest), id(read))  # as the executions were taken
-    assert sink(reader, reader.id, 1, 1, 0, 1, (elsewhere,), (read,))
+    assert sink(READER, READER.id, 1, 1, 0, 1, (elsewhere,), (read,))
     *taken, _ = sink.take()
     noted.add(QueuedOutputs(201, 1, NotedLot(*taken)))
     noted.note()
@@ -105,8 +104,7 @@ def test_arrays_that_move_between_noted_executions_are_noted_with_them() -> None
 
 
 def test_executions_of_several_threads_keep_their_elements() -> None:
-    assert native.NotedOutputs is not None
-    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    sink = sink_of_copies()
     for thread in (7, 8, 7, 9):
         assert sink(NODE, NODE.id, 1, thread, 0, 1, (), (np.full(3, thread),))
     *taken, thread = sink.take()
@@ -129,8 +127,7 @@ class _Runs:
 
 
 def test_executions_that_finalizers_run_meanwhile_are_noted_and_taken_once() -> None:
-    assert native.NotedOutputs is not None
-    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    sink = sink_of_copies()
     array, total = np.ones(3), 0
 
     def note(attrs: dict[str, int] | None = None) -> None:
