@@ -190,7 +190,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         "aria-label": "Outline of the program",
         "aria-activedescendant": selectedIndex() >= 0 ? `row-${selectedIndex()}` : undefined,
         // The layout may still choose which scopes are open.
-        "aria-busy": props.ui.layoutBusy() && props.store.first.choosing() ? "true" : undefined,
+        "aria-busy": props.ui.choiceAhead() && props.store.first.choosing() ? "true" : undefined,
         "data-testid": "outline",
       }}
       onKeyDown={keys}

@@ -18,15 +18,17 @@ const GRAPH = { nodes: NODES, values: new Map(), version: 1 };
 
 function source() {
   const chosen: ReadonlySet<string>[] = [];
+  const choosing: boolean[] = [];
   const boxes: number[] = [];
   const made = new SceneSource({
     scene: (model) => boxes.push(model.scene.boxes),
     chosen: (open) => chosen.push(open),
+    choosing: (ahead) => choosing.push(ahead),
     respecified: () => undefined,
     busy: () => undefined,
     progress: () => undefined,
   });
-  return { made, chosen, boxes };
+  return { made, chosen, choosing, boxes };
 }
 
 /** A worker that answers on `HeldWorker.answer()`. */
@@ -106,6 +108,7 @@ it("a graph that a worker has prepared is drawn with the worker's hierarchy", as
   const made = new SceneSource({
     scene: (model) => models.push(model),
     chosen: () => undefined,
+    choosing: () => undefined,
     respecified: (model) => models.push(model),
     busy: () => undefined,
     progress: () => undefined,
@@ -145,21 +148,36 @@ describe("the first picture", () => {
   it("is the layout's choice for a graph that grows while it chooses", () => {
     vi.useFakeTimers();
     vi.stubGlobal("Worker", HeldWorker);
-    const { made, chosen, boxes } = source();
+    const { made, chosen, choosing, boxes } = source();
     made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
     made.setGraph(GRAPH);
     made.setOpen(new Set(["a"]));
     made.setGraph({ ...GRAPH, nodes: [...NODES, node(5, { inputs: [103] })], version: 2 });
     vi.runAllTimers();
     while (!made.settled) HeldWorker.answer();
+    expect(choosing.at(-1)).toBe(false);
     expect(chosen).toEqual([new Set(["a", "b"]), new Set(["a", "b"])]);
     expect(boxes).toEqual([6, 7]);
+  });
+
+  it("is announced while a graph that has grown waits behind the picture of a smaller one", () => {
+    vi.useFakeTimers();
+    vi.stubGlobal("Worker", HeldWorker);
+    const { made, chosen, choosing, boxes } = source();
+    made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
+    made.setGraph(GRAPH);
+    made.setGraph({ ...GRAPH, nodes: [...NODES, node(5, { inputs: [103] })], version: 2 });
+    while (boxes.length === 0) HeldWorker.answer();
+    expect([chosen.length, choosing.at(-1)]).toEqual([1, true]);
+    vi.runAllTimers();
+    while (!made.settled) HeldWorker.answer();
+    expect([chosen.length, choosing.at(-1)]).toEqual([2, false]);
   });
 
   it("is chosen once more when a graph that has grown a little stops growing", () => {
     vi.useFakeTimers();
     vi.stubGlobal("Worker", HeldWorker);
-    const { made, chosen } = source();
+    const { made, chosen, choosing } = source();
     const first = { window: { width: 1000, height: 800 }, kept: [] };
     made.setFirst(() => first);
     const settle = () => {
@@ -173,12 +191,17 @@ describe("the first picture", () => {
       settle();
     };
     grow(0);
+    expect(choosing.at(-1)).toBe(false);
     grow(2);
     expect(chosen).toHaveLength(1);
+    expect(choosing.at(-1)).toBe(true);
     vi.advanceTimersByTime(2000);
+    expect([made.settled, choosing.at(-1)]).toEqual([false, true]);
     settle();
     expect(chosen).toHaveLength(2);
+    expect(choosing.at(-1)).toBe(false);
     grow(3);
+    expect(choosing.at(-1)).toBe(false);
     vi.advanceTimersByTime(2000);
     expect(made.settled).toBe(true);
     expect(chosen).toHaveLength(2);

@@ -26,6 +26,8 @@ export interface SceneListener {
   scene(model: SceneModel, ms: number): void;
   /** The layout chose which scopes are open. */
   chosen(open: ReadonlySet<string>): void;
+  /** Whether the layout will choose the open scopes, without the graph growing further. */
+  choosing(ahead: boolean): void;
   /** The same picture, for values of other shapes. */
   respecified(model: SceneModel): void;
   busy(): void;
@@ -121,6 +123,7 @@ export class SceneSource {
       this.growth = setTimeout(() => this.layOut(), GROWTH_MS);
       this.listener.busy();
     }
+    this.tellChoosing();
     return another;
   }
 
@@ -152,6 +155,7 @@ export class SceneSource {
   breakOff(): ReadonlySet<string> | undefined {
     if (!this.client.breakOff()) return undefined;
     this.awaitsChoice = this.postponed = false;
+    this.tellChoosing();
     this.open = this.openShown;
     if (this.shown?.version !== this.version) this.client.request(this.open);
     return this.open;
@@ -175,9 +179,20 @@ export class SceneSource {
 
   /** Growth has paused: the open scopes may have been chosen for a smaller graph. */
   private grownQuietly(): void {
-    const count = this.graph?.nodes.length ?? 0;
+    this.quiet = undefined;
     const due = this.first !== undefined && this.started && !this.awaitsChoice;
-    if (due && count > GROWN_QUIETLY * this.chosenFor) this.layOut(true);
+    if (due && this.grownBy(GROWN_QUIETLY)) this.layOut(true);
+    this.tellChoosing();
+  }
+
+  /** Whether the graph has grown by more than a factor since the layout chose the open scopes. */
+  private grownBy(factor: number): boolean {
+    return (this.graph?.nodes.length ?? 0) > factor * this.chosenFor;
+  }
+
+  private tellChoosing(): void {
+    const quietly = this.quiet !== undefined && this.grownBy(GROWN_QUIETLY);
+    this.listener.choosing(this.first !== undefined && (this.awaitsChoice || quietly));
   }
 
   private layOut(quiet = false): void {
@@ -191,12 +206,13 @@ export class SceneSource {
     const told = this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
     const count = graph.nodes.length;
     // A choice that has not arrived yet is for the previous graph, so it is made again.
-    const due = this.awaitsChoice || count > (quiet ? GROWN_QUIETLY : GROWN) * this.chosenFor;
+    const due = this.awaitsChoice || this.grownBy(quiet ? GROWN_QUIETLY : GROWN);
     const chosen = due ? this.first?.() : undefined;
     const first = chosen && { ...chosen, onlyMore: quiet };
     if (first !== undefined) this.chosenFor = count;
     this.awaitsChoice = first !== undefined;
     this.postponed = false;
+    this.tellChoosing();
     this.client.request(this.open, first);
     // Built here while the worker lays out.
     if (!told) this.hierarchies.set(this.version, canvasHierarchy(graph));
@@ -250,6 +266,7 @@ export class SceneSource {
       this.open = chosen;
       this.listener.chosen(chosen);
     } else if (postponed) this.client.request(this.open);
+    this.tellChoosing();
     this.listener.scene(new SceneModel(hierarchy, withBytes(scene, hierarchy)), ms);
   }
 }

@@ -171,6 +171,8 @@ export interface GraphViewEvents {
   turnStack(stack: Stack, act: StackAct, repeats: Repeats): void;
   /** The layout chose which scopes are open, so that the picture is readable in the window. */
   chosen(open: ReadonlySet<string>): void;
+  /** Whether the layout will choose them, in a moment and without the graph growing further. */
+  choosing?(ahead: boolean): void;
   /** The user clicked the breakpoint gutter (left edge) of a node, or pressed F9 on it. */
   toggleBreakpoint(node: number): void;
   hover(item: GraphItem | undefined): void;

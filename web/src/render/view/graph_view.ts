@@ -130,6 +130,7 @@ class CanvasGraphView implements GraphView {
       busy: () => this.events.layout(true, 0),
       progress: (share) => this.events.progress?.(share),
       chosen: (open) => this.events.chosen(open),
+      choosing: (ahead) => this.events.choosing?.(ahead),
     });
     this.ends.push(
       listenToPointer(host, {

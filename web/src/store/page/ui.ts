@@ -56,6 +56,8 @@ interface UiState {
   /** Whether the list of kept views is open. */
   bookmarks: boolean;
   layoutBusy: boolean;
+  /** Whether the layout will choose the open scopes, without the graph growing further. */
+  choiceAhead: boolean;
   /** The share of the layout that is done, while a layout is in progress. */
   layoutShare: number;
   outlineOpen: boolean;
@@ -104,6 +106,7 @@ export function createUi(
   const [placed, setPlaced] = createSignal(0);
   const [bookmarks, setBookmarks] = createSignal(false);
   const [layoutBusy, setLayoutBusy] = createSignal(false);
+  const [choiceAhead, setChoiceAhead] = createSignal(false);
   const [layoutShare, setLayoutShare] = createSignal(0);
   const [outlineOpen, setOutlineOpen] = createSignal(false);
   const [showChanges, setShowChanges] = createSignal(changes);
@@ -140,6 +143,8 @@ export function createUi(
     setBookmarks,
     layoutBusy,
     setLayoutBusy,
+    choiceAhead,
+    setChoiceAhead,
     layoutShare,
     setLayoutShare,
     outlineOpen,

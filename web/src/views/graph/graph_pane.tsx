@@ -139,6 +139,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       turnStack: (stack, act) =>
         act === "all" ? spreadStack(props.store, stack) : turnStack(props.store, stack, act),
       chosen: (open) => props.store.first.choose(open),
+      choosing: props.ui.setChoiceAhead,
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
       camera: (zoom, byHand) => {
