@@ -115,26 +115,39 @@ static int64_t bytes_in_order(const Py_buffer *view) {
     return row;
 }
 
-/* The statistics of an array, in C order as those of its copy; 0 if its elements are needed, or take less
-   room. */
+/* Whether the elements of an array fill its memory without gaps, whatever the order of its axes. */
+static int is_dense(const Py_buffer *view) {
+    int64_t filled = view->itemsize;
+    unsigned merged = 0; /* one bit per axis */
+    for (int left = view->ndim; left > 0; left--) {
+        int axis = view->ndim - 1;
+        for (; axis >= 0; axis--)
+            if (!(merged >> axis & 1) && (view->shape[axis] == 1 || view->strides[axis] == filled)) break;
+        if (axis < 0) return 0;
+        merged |= 1u << axis;
+        filled *= view->shape[axis];
+    }
+    return 1;
+}
+
+/* The statistics of an array; 0 if its elements are needed, or take less room. Elements with gaps between
+   them are copied first: reading them twice takes longer. */
 static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest *digest) {
     Source source; /* without initialiser: it has room for many dimensions */
     Summary summary;
     if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
-    source.data = view->buf;
-    if (bytes_in_order(view) < 0) {
-        if (!self->scratch && !(self->scratch = PyMem_Malloc(LARGE))) return 0;
-        copy_in_order(self->scratch, view);
-        source.data = self->scratch;
-    }
+    int dense = is_dense(view);
+    if (!dense && !self->scratch && !(self->scratch = PyMem_Malloc(LARGE))) return 0;
+    if (!dense) copy_in_order(self->scratch, view);
+    source.data = dense ? view->buf : self->scratch;
     source.code = (char)code;
     source.itemsize = (int)view->itemsize;
     source.dimensions = view->ndim;
-    int64_t stride = view->itemsize;
+    int64_t row = view->itemsize;
     for (int axis = view->ndim - 1; axis >= 0; axis--) {
         source.shape[axis] = view->shape[axis];
-        source.strides[axis] = stride;
-        stride *= view->shape[axis];
+        source.strides[axis] = dense ? view->strides[axis] : row;
+        row *= view->shape[axis];
     }
     if (summarise(&source, FLOAT_BINS, &summary)) return 0;
     take_summary(digest, &summary, view->len);
