@@ -4,20 +4,39 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "axes.h"
 #include "memory.h"
-#include "noted_records.h"
+#include "strided_copy.h"
 
 #define PLACES 14  /* number of int64 per output, see `summarise_noted` */
 #define NBYTES 9
 #define BLOCK 10
 #define START 11
+#define ORDER 12
+#define DIMENSIONS 13
 #define SAMPLES 8
 #define TRIES 4     /* most earlier arrays that an array is compared with */
 
+/* Outputs, in the columns of `summarise_noted`. */
+typedef struct {
+    const Block *blocks;
+    const int64_t *rows, *shapes;
+    Py_ssize_t many;
+} Outputs;
+
 typedef struct {
     const char *data;
+    const int64_t *row, *shape;
     int64_t start, nbytes;  /* `nbytes` is 0 in an empty place */
 } Known;
+
+/* Whether the elements of two outputs of the same size are in the same order. */
+static int same_order(const int64_t *row, const int64_t *shape, const Known *known) {
+    if (row[ORDER] != TURNED || known->row[ORDER] != TURNED)
+        return row[ORDER] != TURNED && known->row[ORDER] != TURNED;
+    return row[DIMENSIONS] == known->row[DIMENSIONS] &&
+           !memcmp(shape, known->shape, (size_t)(16 * row[DIMENSIONS]));
+}
 
 /* A hash of an array, computed from a sample of its words. */
 static uint64_t mark_of(const char *data, int64_t nbytes) {
@@ -32,24 +51,25 @@ static uint64_t mark_of(const char *data, int64_t nbytes) {
 }
 
 /* Place the elements of all outputs one after the other; returns the number of bytes used. */
-static int64_t place(const Block *blocks, const int64_t *rows, Py_ssize_t many, Known *known,
-                     uint64_t most, int64_t *starts) {
+static int64_t place(const Outputs *outputs, Known *known, uint64_t most, int64_t *starts) {
+    const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
-    for (Py_ssize_t i = 0; i < many; i++, rows += PLACES) {
-        const char *data = blocks[rows[BLOCK]].start + rows[START];
-        int64_t nbytes = rows[NBYTES];
+    for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
+        const char *data = outputs->blocks[row[BLOCK]].start + row[START];
+        int64_t nbytes = row[NBYTES];
         if (nbytes >= COMPARED) {
             uint64_t mark = mark_of(data, nbytes);
             Known *at = NULL;
             for (int tries = 0; tries < TRIES; tries++) {
                 at = known + ((mark + (uint64_t)tries) & (most - 1));
                 if (!at->nbytes) break;
-                if (at->nbytes == nbytes && (at->data == data || !memcmp(at->data, data, (size_t)nbytes))) {
+                if (at->nbytes == nbytes && same_order(row, shape, at) &&
+                    (at->data == data || !memcmp(at->data, data, (size_t)nbytes))) {
                     starts[i] = at->start;
                     goto next;
                 }
             }
-            *at = (Known){data, used, nbytes};
+            *at = (Known){data, row, shape, used, nbytes};
         }
         starts[i] = used;
         used += nbytes;
@@ -58,27 +78,52 @@ next:;
     return used;
 }
 
+/* Copy turned elements in C order; 0 if their axes do not fill so many bytes. */
+static int turn_back(char *to, const char *from, const int64_t *row, const int64_t *shape) {
+    int dimensions = (int)row[DIMENSIONS];
+    Py_ssize_t size = 1;
+    Axes axes;
+    for (int axis = 0; axis < dimensions; axis++) {
+        if (shape[axis] < 1 || shape[axis] > row[NBYTES] / size) return 0;
+        size *= (Py_ssize_t)shape[axis];
+    }
+    if (row[NBYTES] % size) return 0;
+    read_axes(&axes, shape, dimensions, (Py_ssize_t)row[NBYTES] / size);
+    if (order_of(dimensions, axes.shape, axes.strides, axes.itemsize) == SCATTERED) return 0;
+    const Py_buffer view = {.buf = (void *)from, .itemsize = axes.itemsize, .ndim = dimensions,
+                            .shape = axes.shape, .strides = axes.strides};
+    copy_in_order(to, &view);
+    return 1;
+}
+
 /* Copy the elements of outputs to where `place` has placed them: equal ones follow the first. */
-static int64_t gather(const Block *blocks, const int64_t *rows, Py_ssize_t many, const int64_t *starts,
-                      char *to, int64_t most) {
+static int64_t gather(const Outputs *outputs, const int64_t *starts, char *to, int64_t most) {
+    const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
-    for (Py_ssize_t i = 0; i < many; i++, rows += PLACES) {
-        int64_t nbytes = rows[NBYTES];
+    for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
+        const char *from = outputs->blocks[row[BLOCK]].start + row[START];
+        int64_t nbytes = row[NBYTES];
         if (starts[i] != used || nbytes > most - used) continue;
-        memcpy(to + used, blocks[rows[BLOCK]].start + rows[START], (size_t)nbytes);
+        if (row[ORDER] != TURNED || !turn_back(to + used, from, row, shape))
+            memcpy(to + used, from, (size_t)nbytes);
         used += nbytes;
     }
     return used;
 }
 
 /* The blocks of outputs, to be freed by the caller; NULL with an exception set if these are not the
-   outputs' blocks. Sets the number of bytes of all outputs. */
-static Block *blocks_of(PyObject *triples, const int64_t *row, Py_ssize_t many, int64_t *nbytes) {
-    Py_ssize_t count = PyTuple_Size(triples);
+   outputs' blocks or shapes. Sets the outputs, and the number of bytes of all of them. */
+static Block *blocks_of(PyObject *triples, const Py_buffer *rows, const Py_buffer *shapes, Outputs *outputs,
+                        int64_t *nbytes) {
+    Py_ssize_t count = PyTuple_Size(triples), numbers = shapes->len / 8;
     Block *blocks = blocks_in(triples);
+    const int64_t *row = rows->buf;
+    *outputs = (Outputs){blocks, row, shapes->buf, rows->len / (8 * PLACES)};
     *nbytes = 0;
-    for (Py_ssize_t i = 0; blocks && i < many; i++, row += PLACES) {
-        if (row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 ||
+    for (Py_ssize_t i = 0; blocks && i < outputs->many; i++, row += PLACES) {
+        int64_t axes = row[DIMENSIONS];
+        numbers -= axes < 0 || axes > MOST_AXES ? numbers + 1 : 2 * (Py_ssize_t)axes;
+        if (numbers < 0 || row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 ||
             row[START] < blocks[row[BLOCK]].begin || row[START] > blocks[row[BLOCK]].end ||
             row[NBYTES] > blocks[row[BLOCK]].end - row[START]) {
             PyErr_SetString(PyExc_ValueError, "these are no outputs of these blocks");
@@ -91,21 +136,23 @@ static Block *blocks_of(PyObject *triples, const int64_t *row, Py_ssize_t many, 
 }
 
 PyDoc_STRVAR(place_doc,
-"place_elements(blocks, outputs)\n--\n\n"
+"place_elements(blocks, outputs, shapes)\n--\n\n"
 "Place the elements of noted outputs one after the other, equal arrays at the same place; releases\n"
 "the interpreter's lock.\n\n"
 "Args:\n"
-"    blocks, outputs: The blocks passed to `summarise_noted`, and the outputs that it returned.\n\n"
+"    blocks, outputs, shapes: The blocks passed to `summarise_noted`, and the outputs and shapes that\n"
+"        it returned.\n\n"
 "Returns:\n"
 "    The number of bytes, and the offset of each output's elements, int64.\n");
 
 static PyObject *py_place(PyObject *module, PyObject *arguments) {
     PyObject *triples, *starts = NULL, *both = NULL;
-    Py_buffer outputs;
-    if (!PyArg_ParseTuple(arguments, "O!y*", &PyTuple_Type, &triples, &outputs)) return NULL;
-    Py_ssize_t many = outputs.len / (8 * PLACES);
+    Py_buffer rows, shapes;
+    if (!PyArg_ParseTuple(arguments, "O!y*y*", &PyTuple_Type, &triples, &rows, &shapes)) return NULL;
+    Outputs outputs;
     int64_t nbytes, used = 0;
-    Block *blocks = blocks_of(triples, outputs.buf, many, &nbytes);
+    Block *blocks = blocks_of(triples, &rows, &shapes, &outputs, &nbytes);
+    Py_ssize_t many = outputs.many;
     uint64_t most = 8;
     while (most < 2 * (uint64_t)many) most *= 2;
     Known *known = blocks ? PyMem_Calloc(most, sizeof(Known)) : NULL;
@@ -113,48 +160,50 @@ static PyObject *py_place(PyObject *module, PyObject *arguments) {
     if (known && (starts = PyBytes_FromStringAndSize(NULL, 8 * many))) {
         int64_t *at = (int64_t *)PyBytes_AsString(starts);
         Py_BEGIN_ALLOW_THREADS
-        used = place(blocks, outputs.buf, many, known, most, at);
+        used = place(&outputs, known, most, at);
         Py_END_ALLOW_THREADS
         both = Py_BuildValue("LO", (long long)used, starts);
     }
     PyMem_Free(known);
     PyMem_Free(blocks);
-    PyBuffer_Release(&outputs);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&shapes);
     Py_XDECREF(starts);
     return both;
 }
 
 PyDoc_STRVAR(gather_doc,
-"gather_elements(blocks, outputs, starts, nbytes)\n--\n\n"
-"Copy the elements of noted outputs to their places; releases the interpreter's lock.\n\n"
+"gather_elements(blocks, outputs, shapes, starts, nbytes)\n--\n\n"
+"Copy the elements of noted outputs to their places, in C order; releases the interpreter's lock.\n\n"
 "Args:\n"
-"    blocks, outputs: As in `place_elements`.\n"
+"    blocks, outputs, shapes: As in `place_elements`.\n"
 "    starts, nbytes: What it returned.\n\n"
 "Returns:\n"
 "    The elements, a `Memory`.\n");
 
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
     PyObject *triples, *elements = NULL;
-    Py_buffer outputs, starts;
+    Py_buffer rows, shapes, starts;
     long long nbytes;
-    if (!PyArg_ParseTuple(arguments, "O!y*y*L", &PyTuple_Type, &triples, &outputs, &starts, &nbytes))
+    if (!PyArg_ParseTuple(arguments, "O!y*y*y*L", &PyTuple_Type, &triples, &rows, &shapes, &starts, &nbytes))
         return NULL;
-    Py_ssize_t many = outputs.len / (8 * PLACES);
+    Outputs outputs;
     int64_t all;
-    Block *blocks = blocks_of(triples, outputs.buf, many, &all);
-    if (blocks && (starts.len < 8 * many || nbytes < 0 || nbytes > all))
+    Block *blocks = blocks_of(triples, &rows, &shapes, &outputs, &all);
+    if (blocks && (starts.len < 8 * outputs.many || nbytes < 0 || nbytes > all))
         PyErr_SetString(PyExc_ValueError, "these are no places of these outputs");
     else if (blocks && (elements = new_memory((Py_ssize_t)nbytes))) {
         Py_ssize_t size;
         char *to = memory_of(elements, &size);
         int64_t used;
         Py_BEGIN_ALLOW_THREADS
-        used = gather(blocks, outputs.buf, many, starts.buf, to, nbytes);
+        used = gather(&outputs, starts.buf, to, nbytes);
         Py_END_ALLOW_THREADS
         cut_memory(elements, (Py_ssize_t)used);
     }
     PyMem_Free(blocks);
-    PyBuffer_Release(&outputs);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&shapes);
     PyBuffer_Release(&starts);
     return elements;
 }

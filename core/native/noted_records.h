@@ -2,10 +2,11 @@
 
    size of the record in bytes; node, step, thread, start, end; number of inputs and of outputs; the
    identities of both; then for each output: value, type, number of dimensions, bytes of what follows,
-   shape, strides, and the elements in C order, padded to a multiple of eight bytes. If its type is
-   marked as DIGESTED, a `Digest` takes the place of the elements; if it is marked as REPEATED, the
-   number of an earlier output does, whose elements and type are the same. Outputs are numbered from 0 on
-   among the records that are taken together. */
+   shape, strides, and the elements, padded to a multiple of eight bytes: as they lie in memory, or in C
+   order if they are SCATTERED there. If its type is marked as DIGESTED, a `Digest` takes the place of the
+   elements; if it is marked as REPEATED, the number of an earlier output does, whose type and memory are
+   the same, perhaps with other axes. Outputs are numbered from 0 on among the records that are taken
+   together. */
 #ifndef NODESCOPE_NOTED_RECORDS_H
 #define NODESCOPE_NOTED_RECORDS_H
 
@@ -22,6 +23,9 @@
 #define DIGESTED 256 /* added to a type */
 #define REPEATED 512 /* added to a type */
 #define COMPARED 64  /* bytes; smaller outputs are not compared with earlier ones */
+
+/* The order of an array's elements, see `order_of` in axes.h. */
+enum { TURNED = -1, SCATTERED = 0, IN_ORDER = 1 };
 
 /* Arrays that moved between executions are beside the records, so many int64 each: the number of executions
    before, the value, and the identities of its array before and now. */

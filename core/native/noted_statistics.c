@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "axes.h"
 #include "memory.h"
 #include "noted_records.h"
 
@@ -125,24 +126,24 @@ static int64_t kind_of(const int64_t *output, int64_t bytes, Kinds *kinds, Growi
     return kinds->count++;
 }
 
+/* The axes of an output as its elements lie in the record, if `bytes` are all of them. Returns their order in
+   the program's memory. */
+static int axes_of(const int64_t *at, int64_t bytes, Axes *axes) {
+    int64_t size = 1;
+    for (int64_t axis = 0; axis < at[2]; axis++) size *= at[4 + axis];
+    read_axes(axes, at + 4, (int)at[2], (Py_ssize_t)(bytes / (size ? size : 1)));
+    int order = order_of(axes->dimensions, axes->shape, axes->strides, axes->itemsize);
+    if (order == SCATTERED) put_in_order(axes);
+    return order;
+}
+
 /* Summarise the copy of an output. Returns whether that failed; the statistics are zero then. */
 static int summarise_copy(const int64_t *at, int bins, Digest *digest, uint64_t *histogram) {
-    int dimensions = (int)at[2];
-    const int64_t *shape = at + 4;
-    Source source; /* without initialiser: it has room for many dimensions */
+    Axes axes;
+    Source source;
     Summary summary;
-    int64_t size = 1;
-    for (int axis = 0; axis < dimensions; axis++) size *= shape[axis];
-    source.data = (const char *)(shape + 2 * dimensions);
-    source.code = (char)at[1];
-    source.dimensions = dimensions;
-    source.itemsize = (int)(at[3] / (size ? size : 1));
-    int64_t stride = source.itemsize;
-    for (int axis = dimensions - 1; axis >= 0; axis--) {
-        source.shape[axis] = shape[axis];
-        source.strides[axis] = stride;
-        stride *= shape[axis];
-    }
+    axes_of(at, at[3], &axes);
+    describe(&source, (const char *)(at + 4 + 2 * at[2]), (int)at[1], &axes);
     int unsafe = summarise(&source, bins, &summary);
     if (unsafe) memset(&summary, 0, sizeof summary);
     take_summary(digest, &summary, at[3]);
@@ -150,43 +151,35 @@ static int summarise_copy(const int64_t *at, int bins, Digest *digest, uint64_t 
     return unsafe;
 }
 
-/* Whether an output was in C order; its elements follow in that order in any case. */
-static int was_in_order(const int64_t *at, int64_t bytes) {
-    const int64_t *shape = at + 4, *strides = shape + at[2];
-    int64_t size = 1;
-    for (int64_t axis = 0; axis < at[2]; axis++) size *= shape[axis];
-    int64_t stride = bytes / (size ? size : 1);
-    for (int64_t axis = at[2] - 1; axis >= 0; axis--) {
-        if (shape[axis] != 1 && strides[axis] != stride) return 0;
-        stride *= shape[axis];
-    }
-    return 1;
-}
-
-/* Whether an output that is the `nth` of its block can repeat the `earlier` one. */
-static int can_repeat(const int64_t *at, int64_t earlier, int64_t nth, const Columns *to) {
+/* Whether an output that is the `nth` of its block can repeat the `earlier` one. Scattered elements never do:
+   the copy is in C order. */
+static int can_repeat(const int64_t *at, int64_t earlier, int64_t nth, const Block *block, const Columns *to) {
     if (earlier < 0 || earlier >= nth) return 0;
     const int64_t *facts = to->outputs - OUTPUT * (nth - earlier) + IDENTITY;
-    return facts[TYPE] == type_of(at[1]) && facts[BYTES] == bytes_of_shape(at, facts[BYTES]);
+    Axes axes;
+    return facts[TYPE] == type_of(at[1]) && facts[BYTES] == bytes_of_shape(at, facts[BYTES]) &&
+           axes_of(at, facts[BYTES], &axes) != SCATTERED && facts[FACTS] != SCATTERED &&
+           facts[BYTES] <= block->end - facts[OFFSET];
 }
 
 /* Append an output's row to the columns, whose statistics are there already; 0 without memory. */
 static int add_row(const int64_t *at, int64_t seq, int64_t step, const int64_t *facts, Kinds *kinds,
                    int bins, Columns *to) {
     int64_t dimensions = at[2], bytes = facts[BYTES];
-    int64_t kind = kind_of(at, bytes, kinds, &to->specs), in_order = was_in_order(at, bytes);
+    Axes axes;
+    int64_t kind = kind_of(at, bytes, kinds, &to->specs), order = axes_of(at, bytes, &axes);
     int64_t *sizes = grown(&to->shapes, 2 * dimensions);
     if (kind < 0 || !sizes) return 0;
     memcpy(sizes, at + 4, (size_t)(16 * dimensions));
     const int64_t identity[IDENTITY] = {seq, at[0], step, kind};
     memcpy(to->outputs, identity, sizeof identity);
     memcpy(to->outputs + IDENTITY, facts, FACTS * sizeof *facts);
-    to->outputs[IDENTITY + FACTS] = in_order;
+    to->outputs[IDENTITY + FACTS] = order;
     to->outputs[IDENTITY + FACTS + 1] = dimensions;
     to->outputs += OUTPUT;
     to->counts[0] += facts[FINITE] < 0;
     to->counts[1] += facts[NANS] || facts[INFS];
-    to->counts[2] += !in_order;
+    to->counts[2] += order != IN_ORDER;
     to->moments += 5;
     to->previews += PREVIEW;
     to->histograms += bins;
@@ -214,12 +207,22 @@ static int add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_
 }
 
 /* The same for an output that repeats an earlier one, whose row is so many rows before. */
-static int add_repeated(const int64_t *at, int64_t seq, int64_t step, int64_t before, int bins,
-                        Kinds *kinds, Columns *to) {
+static int add_repeated(const int64_t *at, int64_t seq, int64_t step, int64_t before, const char *block,
+                        int bins, Kinds *kinds, Columns *to) {
+    const int64_t *facts = to->outputs - OUTPUT * before + IDENTITY;
+    Axes axes;
     memcpy(to->moments, to->moments - 5 * before, 5 * sizeof *to->moments);
-    memcpy(to->previews, to->previews - PREVIEW * before, PREVIEW * sizeof *to->previews);
     memcpy(to->histograms, to->histograms - bins * before, (size_t)bins * sizeof *to->histograms);
-    return add_row(at, seq, step, to->outputs - OUTPUT * before + IDENTITY, kinds, bins, to);
+    if (axes_of(at, facts[BYTES], &axes) == IN_ORDER && facts[FACTS] == IN_ORDER) {
+        memcpy(to->previews, to->previews - PREVIEW * before, PREVIEW * sizeof *to->previews);
+    } else { /* the first elements are others if the axes are */
+        Source source;
+        Summary summary = {.size = facts[BYTES] / axes.itemsize};
+        describe(&source, block + facts[OFFSET], (int)facts[TYPE], &axes);
+        summary_preview(&source, &summary);
+        memcpy(to->previews, summary.preview, PREVIEW * sizeof *to->previews);
+    }
+    return add_row(at, seq, step, facts, kinds, bins, to);
 }
 
 static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, int bins, Columns *to) {
@@ -245,9 +248,9 @@ static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, in
             for (int64_t i = 0; i < gives; i++, nth++) {
                 const int64_t *content = at + 4 + 2 * at[2];
                 int repeats = !!(at[1] & REPEATED);
-                if (repeats && !can_repeat(at, *content, nth, to)) return MALFORMED;
+                if (repeats && !can_repeat(at, *content, nth, block, to)) return MALFORMED;
                 int added = repeats
-                    ? add_repeated(at, seq, step, nth - *content, bins, &kinds, to)
+                    ? add_repeated(at, seq, step, nth - *content, block->start, bins, &kinds, to)
                     : add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
                 if (!added) return NO_MEMORY;
                 at = content + padded(at[3]) / 8;
@@ -270,8 +273,9 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    duration, and the number of arrays that it read and returned. The identities of these arrays,\n"
 "    uint64. For each output, int64: seq, value, step, index of its type and shape, counts of NaN, Inf,\n"
 "    zeros and finite elements (-1 if statistics could not be computed), type, bytes, index of its\n"
-"    block, offset of its elements there, whether it was in C order, and number of dimensions. The\n"
-"    shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint64.\n"
+"    block, offset of its elements there, their order, and number of dimensions. The order is 1 for\n"
+"    C order, -1 if they lie as their strides say, 0 if they were scattered and are in C order now.\n"
+"    The shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint64.\n"
 "    The first elements, float64. The types and shapes, int64: type, bytes, number of dimensions,\n"
 "    shape. The tuple: how many outputs have no statistics, have NaN or Inf, and were not in C order.\n");
 

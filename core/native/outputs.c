@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "array_layout.h"
+#include "axes.h"
 #include "memory.h"
 #include "noted_records.h"
 #include "objects.h"
@@ -105,50 +106,30 @@ static int viewed(NotedOutputs *self, PyObject *array, Py_ssize_t itemsize, Py_b
     return 0;
 }
 
-/* The bytes of an array in C order, except for axes of one element; -1 if it is in another order. */
-static int64_t bytes_in_order(const Py_buffer *view) {
-    int64_t row = view->itemsize;
-    for (int axis = view->ndim - 1; axis >= 0; axis--) {
-        if (view->shape[axis] != 1 && view->strides[axis] != row) return -1;
-        row *= view->shape[axis];
-    }
-    return row;
+/* The order of a viewed array's elements. */
+static int order_in(const Py_buffer *view) {
+    return order_of(view->ndim, view->shape, view->strides, view->itemsize);
 }
 
-/* Whether the elements of an array fill its memory without gaps, whatever the order of its axes. */
-static int is_dense(const Py_buffer *view) {
-    int64_t filled = view->itemsize;
-    unsigned merged = 0; /* one bit per axis */
-    for (int left = view->ndim; left > 0; left--) {
-        int axis = view->ndim - 1;
-        for (; axis >= 0; axis--)
-            if (!(merged >> axis & 1) && (view->shape[axis] == 1 || view->strides[axis] == filled)) break;
-        if (axis < 0) return 0;
-        merged |= 1u << axis;
-        filled *= view->shape[axis];
-    }
-    return 1;
-}
-
-/* The statistics of an array; 0 if its elements are needed, or take less room. Elements with gaps between
-   them are copied first: reading them twice takes longer. */
+/* The statistics of an array; 0 if its elements are needed, or take less room. Scattered elements are copied
+   first, as they are read twice. */
 static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest *digest) {
-    Source source; /* without initialiser: it has room for many dimensions */
+    Axes axes = {.dimensions = view->ndim, .itemsize = view->itemsize};
+    Source source;
     Summary summary;
     if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
-    int dense = is_dense(view);
-    if (!dense && !self->scratch && !(self->scratch = PyMem_Malloc(LARGE))) return 0;
-    if (!dense) copy_in_order(self->scratch, view);
-    source.data = dense ? view->buf : self->scratch;
-    source.code = (char)code;
-    source.itemsize = (int)view->itemsize;
-    source.dimensions = view->ndim;
-    int64_t row = view->itemsize;
-    for (int axis = view->ndim - 1; axis >= 0; axis--) {
-        source.shape[axis] = view->shape[axis];
-        source.strides[axis] = dense ? view->strides[axis] : row;
-        row *= view->shape[axis];
+    const char *data = view->buf;
+    for (int axis = 0; axis < view->ndim; axis++) {
+        axes.shape[axis] = view->shape[axis];
+        axes.strides[axis] = view->strides[axis];
     }
+    if (order_in(view) == SCATTERED) {
+        if (!self->scratch && !(self->scratch = PyMem_Malloc(LARGE))) return 0;
+        copy_in_order(self->scratch, view);
+        data = self->scratch;
+        put_in_order(&axes);
+    }
+    describe(&source, data, code, &axes);
     if (summarise(&source, FLOAT_BINS, &summary)) return 0;
     take_summary(digest, &summary, view->len);
     memset(digest->histogram, 0, sizeof digest->histogram);
@@ -156,9 +137,9 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest 
     return 1;
 }
 
-/* Write the strides of an array; return whether it is in C order. Those of an array in C or Fortran order
-   are written as if all its axes were longer than one, as in a buffer of NumPy's. */
-static int strides_of(const Py_buffer *view, int64_t *strides) {
+/* Write the strides of an array. Those of an array in C or Fortran order are written as if all its axes were
+   longer than one, as in a buffer of NumPy's. */
+static void strides_of(const Py_buffer *view, int64_t *strides) {
     int64_t row = view->itemsize, column = view->itemsize;
     int rows = 1, columns = 1;
     for (int axis = view->ndim - 1; axis >= 0; axis--) {
@@ -166,26 +147,25 @@ static int strides_of(const Py_buffer *view, int64_t *strides) {
         strides[axis] = row;
         row *= view->shape[axis];
     }
-    if (rows) return 1;
+    if (rows) return;
     for (int axis = 0; axis < view->ndim; axis++) {
         columns &= view->shape[axis] == 1 || view->strides[axis] == column;
         strides[axis] = column;
         column *= view->shape[axis];
     }
     for (int axis = 0; !columns && axis < view->ndim; axis++) strides[axis] = view->strides[axis];
-    return 0;
 }
 
-/* The place in `recent` of elements in C order. */
+/* The place in `recent` of elements that fill their memory. */
 static Recent *place_of(NotedOutputs *self, const Py_buffer *view) {
     uint64_t address = (uint64_t)(uintptr_t)view->buf >> 4;
     return &self->recent[address * 0x9e3779b97f4a7c15u >> 32 & (RECENT - 1)];
 }
 
-/* The number of an earlier output with the same elements in the same memory, such as that of a reshape,
-   or NONE. Comparing them takes no longer than copying them, and their statistics are computed once. */
+/* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
+   transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are computed once. */
 static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code) {
-    if (view->len < COMPARED || bytes_in_order(view) < 0) return NONE;
+    if (view->len < COMPARED || order_in(view) == SCATTERED) return NONE;
     const Recent *earlier = place_of(self, view);
     if (earlier->data != view->buf || earlier->nbytes != view->len || earlier->code != code) return NONE;
     return memcmp(self->start + earlier->copy, view->buf, (size_t)view->len) ? NONE : earlier->nth;
@@ -270,11 +250,11 @@ static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *outp
     *at++ = view->ndim;
     *at++ = output->stored;
     for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
-    int in_order = strides_of(view, at);
+    strides_of(view, at);
     at += view->ndim;
     if (output->repeats != NONE) *at = output->repeats;
     else if (output->code & DIGESTED) memcpy(at, &output->digest, sizeof output->digest);
-    else if (!in_order) copy_in_order((char *)at, view);
+    else if (order_in(view) == SCATTERED) copy_in_order((char *)at, view);
     else {
         memcpy(at, view->buf, (size_t)view->len);
         *place_of(self, view) = (Recent){view->buf, view->len, (char *)at - self->start, nth, output->code};

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 43
+REVISION: Final = 44
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -113,13 +113,13 @@ summarise_noted: Final[
 """Statistics of noted outputs, in columns. None without a core."""
 
 
-place_elements: Final[Callable[[tuple[Piece, ...], Any], tuple[int, bytes]] | None] = getattr(
+place_elements: Final[Callable[[tuple[Piece, ...], Any, Any], tuple[int, bytes]] | None] = getattr(
     _core, "place_elements", None
 )
 """Where elements of noted outputs would lie in a row, equal ones once. None without a core."""
 
 
-gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, int], Memory] | None] = getattr(
+gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any, int], Memory] | None] = getattr(
     _core, "gather_elements", None
 )
 """Elements of noted outputs at these places. None without a core."""

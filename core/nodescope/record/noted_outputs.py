@@ -40,7 +40,11 @@ SEQ, NODE, STEP, THREAD, START_NS, DURATION_NS, ARRAYS, EXECUTION = range(8)
 
 # Columns of `NotedStatistics.outputs`. The first seven are those of `Statistics`.
 OUTPUT_SEQ, VALUE, OUTPUT_STEP, KIND, NAN, INF, ZERO, FINITE = range(8)
-CODE, NBYTES, BLOCK, START, ORDERED, DIMENSIONS, OUTPUT = range(8, 15)
+CODE, NBYTES, BLOCK, START, ORDER, DIMENSIONS, OUTPUT = range(8, 15)
+
+# Orders: that of an array in C order, or with its axes in another order, as its elements then lie in
+# the lot; those of any other array were copied in C order.
+IN_ORDER, TURNED = 1, -1
 
 
 class NotedStatistics(NamedTuple):
@@ -52,7 +56,7 @@ class NotedStatistics(NamedTuple):
         identities: The identities of these arrays.
         outputs: For each output, its execution's seq, its value and step, the index of its type
             and shape, the numbers of NaN, Inf, zero and finite elements; its type and its bytes,
-            block and offset of its elements; whether it was in C order; the number of dimensions.
+            block and offset of its elements; their order; the number of dimensions.
         shapes: Shape and strides of each output.
         moments: Low, high, mean, std and norm of each output; meaningless if nothing is finite.
         histograms, previews: One row per output.
@@ -76,6 +80,19 @@ class NotedStatistics(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of all columns."""
         return sum([column.nbytes for column in self[:_COLUMNS]])
+
+    def array(self, row: int, lots: Sequence[NotedLot]) -> Array:
+        """The elements of an output, in the memory of its lot."""
+        cells = self.outputs[row].tolist()
+        many = cells[DIMENSIONS]
+        end = 2 * int(self.outputs[: row + 1, DIMENSIONS].sum())
+        sizes = self.shapes[end - 2 * many : end].tolist()
+        block, start = memoryview(lots[cells[BLOCK]].piece[0]), cells[START]
+        content = block[start : start + cells[NBYTES]]
+        dtype, strides = np.dtype(chr(cells[CODE])), sizes[many:]
+        return np.ndarray(
+            sizes[:many], dtype, content, 0, strides if cells[ORDER] == TURNED else None
+        )
 
     def numbered(self, first: int) -> NotedStatistics:
         """The same executions with seqs from ``first`` instead of 0."""
@@ -181,14 +198,8 @@ def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStat
         outputs=columns.outputs.copy(), moments=columns.moments.copy(),
         histograms=columns.histograms.copy(), previews=columns.previews.copy(),
     )  # fmt: skip
-    ends = np.cumsum(2 * columns.outputs[:, DIMENSIONS])
     for row in np.flatnonzero(columns.outputs[:, FINITE] < 0).tolist():
-        cells = columns.outputs[row]
-        start = ends[row] - 2 * cells[DIMENSIONS]
-        sizes = columns.shapes[start : start + cells[DIMENSIONS]]
-        block = memoryview(lots[cells[BLOCK]].piece[0])
-        data = block[cells[START] : cells[START] + cells[NBYTES]]
-        array: Array = np.frombuffer(data, np.dtype(chr(cells[CODE]))).reshape(sizes)
+        cells, array = columns.outputs[row], columns.array(row, lots)
         summary = summarise(array)
         cells[[NAN, INF, ZERO]] = summary.nan_count, summary.inf_count, summary.zero_count
         cells[FINITE] = array.size - summary.nan_count - summary.inf_count

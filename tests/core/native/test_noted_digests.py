@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from nodescope import native
 from nodescope.ir.graph import Node
-from nodescope.record.noted_outputs import FINITE, ORDERED, OUTPUT, START, NotedLot, statistics_of
+from nodescope.record.noted_outputs import FINITE, ORDER, OUTPUT, START, NotedLot, statistics_of
 from nodescope.record.summary import BINS
 
 DTYPES = ("?", "i1", "u2", "i4", "u8", "i8", "f2", "f4", "f8")
@@ -47,7 +47,7 @@ def same(outputs: Sequence[Array]) -> int:
     for name in ("executions", "identities", "shapes"):
         assert np.array_equal(getattr(later, name), getattr(at_once, name))
     # Elements that are not in C order may be added in their order in memory.
-    ordered = later.outputs[:, ORDERED] == 1
+    ordered = later.outputs[:, ORDER] == 1
     assert later.moments[ordered].tobytes() == at_once.moments[ordered].tobytes()  # bit by bit
     for name in ("histograms", "previews"):
         assert getattr(later, name).tobytes() == getattr(at_once, name).tobytes()

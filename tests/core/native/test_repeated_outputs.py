@@ -15,7 +15,6 @@ from nodescope import native
 from nodescope.ir.graph import Node
 from nodescope.record.noted_outputs import (
     BLOCK,
-    NBYTES,
     OUTPUT,
     START,
     NotedLot,
@@ -52,9 +51,8 @@ def lot_of(*outputs: Array) -> NotedLot:
 
 
 def elements(lot: NotedLot) -> list[bytes]:
-    rows = statistics_of([lot], [0]).outputs.tolist()
-    block = memoryview(lot.piece[0])
-    return [bytes(block[row[START] : row[START] + row[NBYTES]]) for row in rows]
+    noted = statistics_of([lot], [0])
+    return [noted.array(row, [lot]).tobytes() for row in range(lot.outputs)]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +65,12 @@ def elements(lot: NotedLot) -> list[bytes]:
         (BASE[:599], False),
         (BASE[1:], False),
         (BASE[::-1], False),
-        (BASE.reshape(20, 30).T, False),
+        (BASE.reshape(20, 30).T, True),
+        (BASE.reshape(20, 30)[:, :15], False),
         (BASE.view(np.int64), False),
         (BASE.view(np.float32), False),
     ],
-    ids=["reshape", "axes of one", "itself", "copy", "start", "end", "reversed", "transpose",
+    ids=["reshape", "axes of one", "itself", "copy", "start", "end", "reversed", "transpose", "columns",
          "other type", "other size of elements"],
 )  # fmt: skip
 def test_only_the_same_elements_are_repeated(second: Array, repeats: bool) -> None:

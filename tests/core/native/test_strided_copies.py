@@ -1,4 +1,4 @@
-"""Outputs of any layout are noted with their elements in C order, whatever their strides."""
+"""Outputs of any layout are noted, and their elements gathered in C order."""
 
 from __future__ import annotations
 
@@ -10,26 +10,43 @@ import pytest
 
 from nodescope import native
 from nodescope.ir.graph import Node
-from nodescope.record.noted_outputs import NBYTES, ORDERED, START, NotedLot, statistics_of
+from nodescope.record.noted_outputs import (
+    IN_ORDER,
+    ORDER,
+    START,
+    TURNED,
+    NotedLot,
+    NotedStatistics,
+    statistics_of,
+)
 from tests.depth import some
 
 NODE = Node(1, "n1", "copy", "elementwise", outputs=(1,))
 DTYPES = ("?", "i1", "u2", "f2", "i4", "f4", "i8", "f8")
+Array = np.ndarray[Any, Any]
 
 
-def noted(array: np.ndarray[Any, Any]) -> tuple[bytes, bool]:
-    """The elements as noted, and whether they were in C order."""
+def lot_of(*arrays: Array) -> NotedLot:
+    """Executions with one output each."""
     assert native.NotedOutputs is not None
     sink = native.NotedOutputs(256, 1 << 20, lambda: None, lambda: None, False)
-    assert sink(NODE, 1, 1, 7, 10, 30, (), (array,))
+    for array in arrays:
+        assert sink(NODE, 1, 1, 7, 10, 30, (), (array,))
     *taken, _ = sink.take()
-    lot = NotedLot(*taken)
-    (row,) = statistics_of([lot], [5]).outputs.tolist()
-    start = row[START]
-    return bytes(memoryview(lot.piece[0])[start : start + row[NBYTES]]), bool(row[ORDERED])
+    return NotedLot(*taken)
 
 
-def laid_out(seed: int) -> np.ndarray[Any, Any]:
+def gathered(lot: NotedLot, noted: NotedStatistics) -> tuple[bytes, list[int]]:
+    """The elements of all outputs, and where each output has its own."""
+    assert native.place_elements is not None
+    assert native.gather_elements is not None
+    outputs, shapes = noted.outputs, noted.shapes
+    nbytes, starts = native.place_elements((lot.piece,), outputs, shapes)
+    elements = native.gather_elements((lot.piece,), outputs, shapes, starts, nbytes)
+    return bytes(elements), np.frombuffer(starts, np.int64).tolist()
+
+
+def laid_out(seed: int) -> Array:
     """An array whose axes are swapped, reversed, repeated, skipped, or not aligned."""
     draw = random.Random(seed)
     shape = tuple(draw.choice((1, 2, 3, 15, 16, 17, 33)) for _ in range(draw.randint(1, 3)))
@@ -52,10 +69,46 @@ def laid_out(seed: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", some(range(400), 120))
-def test_elements_are_in_c_order(seed: int) -> None:
+def test_elements_are_those_of_the_array(seed: int) -> None:
     array = laid_out(seed)
     if array.nbytes >= 1 << 18 or array.ndim > 8:
         array = array[(0,) * (array.ndim - 2)]
-    elements, ordered = noted(array)
-    assert elements == array.tobytes()
-    assert ordered == array.flags.c_contiguous
+    lot = lot_of(array)
+    noted = statistics_of([lot], [5])
+    assert np.array_equal(noted.array(0, [lot]), array)
+    assert gathered(lot, noted) == (array.tobytes(), [0])
+    assert (noted.outputs[0, ORDER] == IN_ORDER) == array.flags.c_contiguous
+
+
+def test_a_transposition_takes_no_copy_and_no_statistics_again() -> None:
+    base = np.arange(480, dtype=np.float32).reshape(4, 6, 20)
+    views = [base, base.T, base.transpose(1, 0, 2), base.reshape(24, 20), base.T, base.T[1:]]
+    lot = lot_of(*views)
+    noted = statistics_of([lot], [5])
+    assert noted.outputs[:, ORDER].tolist() == [IN_ORDER, TURNED, TURNED, IN_ORDER, TURNED, 0]
+    places = noted.outputs[:, START].tolist()
+    assert len({*places[:5]}) == 1
+    assert places[5] != places[0]
+    elements, starts = gathered(lot, noted)
+    for row, view in enumerate(views):
+        assert np.array_equal(noted.array(row, [lot]), view)
+        assert elements[starts[row] : starts[row] + view.nbytes] == view.tobytes()
+        assert noted.previews[row].tolist() == view.ravel()[:8].tolist()
+        assert noted.moments[row, 2] == pytest.approx(view.mean())
+    assert starts[0] == starts[3]
+    assert starts[1] == starts[4]
+    assert len({*starts}) == 4
+
+
+def test_a_view_of_written_elements_is_copied() -> None:
+    base = np.zeros((30, 40))
+    assert native.NotedOutputs is not None
+    sink = native.NotedOutputs(256, 1 << 20, lambda: None, lambda: None, False)
+    for number in (0.0, 1.0):
+        base[3, 4] = number
+        assert sink(NODE, 1, 1, 7, 10, 30, (), (base.T,))
+    *taken, _ = sink.take()
+    lot = NotedLot(*taken)
+    noted = statistics_of([lot], [5])
+    assert noted.moments[:, 1].tolist() == [0, 1]
+    assert [noted.array(row, [lot])[4, 3] for row in (0, 1)] == [0, 1]

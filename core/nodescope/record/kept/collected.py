@@ -16,13 +16,11 @@ from nodescope.events import Array
 from nodescope.record.kept.packing import Pack, packed
 from nodescope.record.measured.statistics import Statistics
 from nodescope.record.noted_outputs import (
-    BLOCK,
-    CODE,
     DIMENSIONS,
+    IN_ORDER,
     NBYTES,
-    ORDERED,
+    ORDER,
     OUTPUT_SEQ,
-    START,
     VALUE,
     NotedLot,
     NotedStatistics,
@@ -67,8 +65,8 @@ class KeptArrays:
         assert native.place_elements is not None
         assert native.gather_elements is not None
         blocks = tuple([lot.piece for lot in lots])
-        nbytes, starts = native.place_elements(blocks, outputs)
-        elements = partial(native.gather_elements, blocks, outputs, starts, nbytes)
+        nbytes, starts = native.place_elements(blocks, outputs, noted.shapes)
+        elements = partial(native.gather_elements, blocks, outputs, noted.shapes, starts, nbytes)
         self.nbytes += nbytes
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), nbytes, elements))
 
@@ -79,7 +77,7 @@ class KeptArrays:
 
     def _add_layouts(self, noted: NotedStatistics) -> None:
         outputs = noted.outputs
-        rows = np.flatnonzero(outputs[:, ORDERED] == 0)
+        rows = np.flatnonzero(outputs[:, ORDER] != IN_ORDER)
         dimensions = outputs[:, DIMENSIONS]
         ends = np.cumsum(2 * dimensions)[rows]
         columns = (outputs[rows, VALUE], outputs[rows, OUTPUT_SEQ], ends - dimensions[rows], ends)
@@ -88,10 +86,5 @@ class KeptArrays:
             self.layouts.append((value, seq, shape_text(tuple(shapes[start:end]))))
 
     def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
-        pairs = zip(of.values.tolist(), of.seqs.tolist(), of.kinds.tolist(), strict=True)
-        for cells, (value, seq, kind) in zip(noted.outputs.tolist(), pairs, strict=True):
-            block, start = memoryview(lots[cells[BLOCK]].piece[0]), cells[START]
-            flat: Array = np.frombuffer(block[start : start + cells[NBYTES]], chr(cells[CODE]))
-            shape = of.specs[kind].shape
-            sizes = [*map(int, shape.split(","))] if shape else []
-            self.few.append((value, seq, flat.reshape(sizes)))
+        pairs = zip(of.values.tolist(), of.seqs.tolist(), strict=True)
+        self.few += [(*pair, noted.array(row, lots)) for row, pair in enumerate(pairs)]

@@ -97,8 +97,8 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
             block += pieces[-1]
         blocks.append((block + b"rest", 6, len(block)))
     outputs = np.array(rows, dtype=np.int64)
-    nbytes, starts = native.place_elements(tuple(blocks), outputs)
-    elements = bytes(native.gather_elements(tuple(blocks), outputs, starts, nbytes))
+    nbytes, starts = native.place_elements(tuple(blocks), outputs, b"")
+    elements = bytes(native.gather_elements(tuple(blocks), outputs, b"", starts, nbytes))
     assert len(elements) == nbytes
     for piece, start in zip(pieces, np.frombuffer(starts, np.int64).tolist(), strict=True):
         assert elements[start : start + len(piece)] == piece
@@ -107,7 +107,34 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "number"), [(10, 1), (10, -1), (11, -1), (11, 9), (9, 0), (9, 9), (9, 1 << 62)]
+    ("shape", "strides"), [((2, 3), (4, 24)), ((6, 1), (-4, 4)), ((0, 6), (4, 4))]
+)
+def test_turned_elements_stay_within_their_output(
+    shape: tuple[int, int], strides: tuple[int, int]
+) -> None:
+    """Axes that do not fill the output's memory are not followed."""
+    assert native.gather_elements is not None
+    row = np.zeros(14, np.int64)
+    row[9], row[11], row[12], row[13] = 24, 0, -1, 2
+    content, sizes = bytes(range(24)), np.array([*shape, *strides], np.int64)
+    gathered = native.gather_elements(((content, 0, 24),), row, sizes, bytes(8), 24)
+    assert bytes(gathered) == content
+
+
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        (10, 1),
+        (10, -1),
+        (11, -1),
+        (11, 9),
+        (9, 0),
+        (9, 9),
+        (9, 1 << 62),
+        (13, 2),
+        (13, -1),
+        (13, 9),
+    ],
 )
 def test_outputs_beyond_their_block_are_refused(place: int, number: int) -> None:
     assert native.place_elements is not None
@@ -115,11 +142,11 @@ def test_outputs_beyond_their_block_are_refused(place: int, number: int) -> None
     row = np.zeros(14, np.int64)
     row[9], row[11], row[place] = 8, 8, number
     with pytest.raises(ValueError, match="no outputs of these blocks"):
-        native.place_elements(((bytes(24), 8, 16),), row.tobytes())
+        native.place_elements(((bytes(24), 8, 16),), row.tobytes(), bytes(16))
     with pytest.raises(ValueError, match="no outputs of these blocks"):
-        native.gather_elements(((bytes(24), 8, 16),), row.tobytes(), bytes(8), 8)
+        native.gather_elements(((bytes(24), 8, 16),), row.tobytes(), bytes(16), bytes(8), 8)
     with pytest.raises(ValueError, match="no block"):
-        native.place_elements(((bytes(16), 0, 17),), b"")
+        native.place_elements(((bytes(16), 0, 17),), b"", b"")
 
 
 @pytest.mark.parametrize(("starts", "nbytes"), [(bytes(7), 8), (bytes(8), 9), (bytes(8), -1)])
@@ -128,6 +155,6 @@ def test_places_of_other_outputs_are_refused(starts: bytes, nbytes: int) -> None
     row = np.zeros(14, np.int64)
     row[9], row[11] = 8, 8
     blocks = ((bytes(24), 8, 16),)
-    assert len(native.gather_elements(blocks, row.tobytes(), bytes(8), 8)) == 8
+    assert len(native.gather_elements(blocks, row.tobytes(), b"", bytes(8), 8)) == 8
     with pytest.raises(ValueError, match="no places of these outputs"):
-        native.gather_elements(blocks, row.tobytes(), starts, nbytes)
+        native.gather_elements(blocks, row.tobytes(), b"", starts, nbytes)

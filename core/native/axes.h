@@ -1,0 +1,64 @@
+/* The axes of an array, and the order in which its elements lie in memory. */
+#ifndef NODESCOPE_AXES_H
+#define NODESCOPE_AXES_H
+
+#include "noted_records.h"
+
+typedef struct {
+    int dimensions; /* at most MOST_AXES */
+    Py_ssize_t itemsize;
+    Py_ssize_t shape[MOST_AXES], strides[MOST_AXES];
+} Axes;
+
+/* Axes from a record: `numbers` has the shape and then the strides. */
+static inline void read_axes(Axes *axes, const int64_t *numbers, int dimensions, Py_ssize_t itemsize) {
+    axes->dimensions = dimensions;
+    axes->itemsize = itemsize;
+    for (int axis = 0; axis < dimensions; axis++) {
+        axes->shape[axis] = (Py_ssize_t)numbers[axis];
+        axes->strides[axis] = (Py_ssize_t)numbers[dimensions + axis];
+    }
+}
+
+/* Give axes the strides of an array in C order. */
+static inline void put_in_order(Axes *axes) {
+    Py_ssize_t row = axes->itemsize;
+    for (int axis = axes->dimensions - 1; axis >= 0; axis--) {
+        axes->strides[axis] = row;
+        row *= axes->shape[axis];
+    }
+}
+
+/* The order of elements: as in an array in C order; or turned, which fills the same memory with the axes in
+   another order; or with gaps or repetitions. Axes of one element do not count. */
+static inline int order_of(int dimensions, const Py_ssize_t *shape, const Py_ssize_t *strides,
+                           Py_ssize_t itemsize) {
+    Py_ssize_t filled = itemsize;
+    int axis = dimensions - 1;
+    for (; axis >= 0 && (shape[axis] == 1 || strides[axis] == filled); axis--) filled *= shape[axis];
+    if (axis < 0) return IN_ORDER;
+    unsigned found = 0; /* one bit per axis */
+    filled = itemsize;
+    for (int left = dimensions; left > 0; left--) {
+        for (axis = dimensions - 1; axis >= 0; axis--)
+            if (!(found >> axis & 1) && (shape[axis] == 1 || strides[axis] == filled)) break;
+        if (axis < 0) return SCATTERED;
+        found |= 1u << axis;
+        filled *= shape[axis];
+    }
+    return TURNED;
+}
+
+/* Describe elements to be summarised. `source` is not initialised: it has room for many dimensions. */
+static inline void describe(Source *source, const char *data, int code, const Axes *axes) {
+    source->data = data;
+    source->code = (char)code;
+    source->itemsize = (int)axes->itemsize;
+    source->dimensions = axes->dimensions;
+    for (int axis = 0; axis < axes->dimensions; axis++) {
+        source->shape[axis] = axes->shape[axis];
+        source->strides[axis] = axes->strides[axis];
+    }
+}
+
+#endif
