@@ -42,8 +42,8 @@ SEQ, NODE, STEP, THREAD, START_NS, DURATION_NS, ARRAYS, EXECUTION = range(8)
 OUTPUT_SEQ, VALUE, OUTPUT_STEP, KIND, NAN, INF, ZERO, FINITE = range(8)
 CODE, NBYTES, BLOCK, START, ORDER, DIMENSIONS, OUTPUT = range(8, 15)
 
-# Orders: that of an array in C order, or with its axes in another order, as its elements then lie in
-# the lot; those of any other array were copied in C order.
+# Orders of an array's elements: C order, or with the axes in another order, as they then are in the
+# lot as well. Elements in any other order were copied in C order.
 IN_ORDER, TURNED = 1, -1
 
 

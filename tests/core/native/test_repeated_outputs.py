@@ -70,8 +70,8 @@ def elements(lot: NotedLot) -> list[bytes]:
         (BASE.view(np.int64), False),
         (BASE.view(np.float32), False),
     ],
-    ids=["reshape", "axes of one", "itself", "copy", "start", "end", "reversed", "transpose", "columns",
-         "other type", "other size of elements"],
+    ids=["reshape", "axes of one", "itself", "copy", "start", "end", "reversed", "transpose",
+         "columns", "other type", "other size of elements"],
 )  # fmt: skip
 def test_only_the_same_elements_are_repeated(second: Array, repeats: bool) -> None:
     lot = lot_of(BASE, second)
