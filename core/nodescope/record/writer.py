@@ -110,8 +110,7 @@ class Writer:
         with high():  # the first change opens a journal
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("UPDATE progress SET seq = seq")
-            journal = held([f"{self.path}-journal"])
-        self._descriptors = (*self._own_descriptors(), *journal)
+        self._descriptors = (*self._own_descriptors(), *held([f"{self.path}-journal"]))
 
     def roll_back(self) -> None:
         """Undo the failed batch, so that it can be written again."""

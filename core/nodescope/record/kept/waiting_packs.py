@@ -29,7 +29,7 @@ MOST_S: Final = 2.0
 AT_ONCE_BYTES: Final = 8 << 20
 """About as much is written at once, as a stop may have to wait for it."""
 
-MOST_AT_ONCE_BYTES: Final = 64 << 20
+MOST_AT_ONCE_BYTES: Final = 128 << 20
 """The same at the end of the run, when nobody waits and each commit waits for the disk."""
 
 
