@@ -317,7 +317,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     if (self->count && self->thread != numbers[2]) self->several = 1;
     self->thread = numbers[2];
     self->count++;
-    noted_so_far++;
+    noted_until = numbers[TIMED - 1];
     PyObject *told = NULL;
     if (self->count >= self->most) told = PyObject_CallNoArgs(self->when_full);
     else if (self->asleep) {

@@ -1,10 +1,10 @@
-/* The type `Pauses`: while a program runs nodes, a thread that waits for a pause looks at one number from
-   time to time. To take the interpreter's lock for that would interrupt the program. */
+/* The type `Pauses`: while a program runs nodes, a thread that waits for a pause looks from time to time
+   when the last one ended. To take the interpreter's lock for that would interrupt the program. */
 #include "pauses.h"
 
 #include "clock.h"
 
-volatile uint64_t noted_so_far;
+volatile int64_t noted_until;
 
 typedef struct {
     PyObject_HEAD
@@ -23,10 +23,21 @@ static PyObject *pauses_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     return (PyObject *)self;
 }
 
+/* Nanoseconds of some slices of time, at most a hundred years. */
+static long long spanned(long slice_us, int slices) {
+    const long long most_us = 3000000000000000;
+    if (slices < 1) return 0;
+    return 1000 * (slice_us > most_us / slices ? most_us : (long long)slice_us * slices);
+}
+
 PyDoc_STRVAR(wait_doc,
-"wait(slice_us, least, most)\n--\n\n"
-"Wait until no execution was noted for a slice of time, for some slices at least and at most.\n\n"
-"Returns for how many nanoseconds none has been noted; 0 without such a slice, or after `end`.\n\n"
+"wait(now, slice_us, least, most)\n--\n\n"
+"Wait for a slice of time, and on until no execution has been noted for some slices, for most slices\n"
+"at most.\n\n"
+"Args:\n"
+"    now: The time in nanoseconds, on the clock of the executions.\n\n"
+"Returns the nanoseconds since the execution noted last; 0 if that was less than `least` slices ago, or\n"
+"after `end`.\n\n"
 "Raises:\n"
 "    ValueError: A slice takes no time.\n");
 
@@ -34,25 +45,29 @@ static PyObject *pauses_wait(PyObject *object, PyObject *arguments) {
     Pauses *self = (Pauses *)object;
     long slice_us;
     int least, most;
-    uint64_t before = noted_so_far - 1;
-    long long began = 0;
-    if (!PyArg_ParseTuple(arguments, "lii", &slice_us, &least, &most)) return NULL;
+    long long now;
+    if (!PyArg_ParseTuple(arguments, "Llii", &now, &slice_us, &least, &most)) return NULL;
     if (slice_us < 1) {
         PyErr_SetString(PyExc_ValueError, "a slice takes a microsecond or more");
         return NULL;
     }
+    const long long began = now_ns(), origin = began - now, over = began + spanned(slice_us, most);
+    const long long wanted = spanned(slice_us, least);
+    long long next = spanned(slice_us, 1);
     Py_BEGIN_ALLOW_THREADS
-    for (int slices = 0; slices < most && !self->ended; slices++) {
-        if (noted_so_far != before) {
-            before = noted_so_far;
-            began = now_ns();
-        } else if (slices >= least) break;
-        if (PyThread_acquire_lock_timed(self->going_on, slice_us, 0) == PY_LOCK_ACQUIRED)
+    for (long long at = began; at < over && !self->ended;) {
+        long long rest = over - at;
+        if (PyThread_acquire_lock_timed(self->going_on, (next < rest ? next : rest) / 1000 + 1, 0) ==
+            PY_LOCK_ACQUIRED)
             PyThread_release_lock(self->going_on); /* `end` has released it */
+        at = now_ns();
+        next = wanted - (at - origin - noted_until);
+        if (next <= 0) break;
     }
     Py_END_ALLOW_THREADS
     /* Nodes may have run while this thread waited for the interpreter's lock. */
-    return PyLong_FromLongLong(noted_so_far == before && !self->ended ? now_ns() - began : 0);
+    long long paused = now_ns() - origin - noted_until;
+    return PyLong_FromLongLong(paused >= wanted && !self->ended ? paused : 0);
 }
 
 static PyObject *pauses_end(PyObject *object, PyObject *nothing) {

@@ -6,8 +6,9 @@
 #include <Python.h>
 #include <stdint.h>
 
-/* Executions that were noted so far, by all sinks. Written with the interpreter's lock, read without. */
-extern volatile uint64_t noted_so_far;
+/* The end of the execution noted last, in nanoseconds on the clock of the executions. Written with the
+   interpreter's lock, read without. */
+extern volatile int64_t noted_until;
 
 /* Adds the type `Pauses`; -1 with an exception set. */
 int add_pauses(PyObject *module);

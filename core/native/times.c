@@ -37,7 +37,7 @@ int note_times(PyObject *object, const long long numbers[TIMED]) {
     for (int i = 0; i < TIMED; i++) place[i] = numbers[i];
     self->several |= numbers[THREAD] != self->numbers[THREAD];
     self->count++;
-    noted_so_far++;
+    noted_until = numbers[TIMED - 1];
     if (self->count >= self->most) {
         done = PyObject_CallNoArgs(self->when_full);
     } else if (self->asleep) {

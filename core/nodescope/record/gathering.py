@@ -9,6 +9,9 @@ from nodescope.record.record_queue import RecordQueue
 
 SLICE_S: Final = 0.025
 
+_AT_ONCE: Final = 5
+"""The slices of a wait. Much may be queued meanwhile, and a page may be opened."""
+
 
 class Patience(NamedTuple):
     """Numbers of slices of time.
@@ -47,8 +50,10 @@ class Gathering:
         slices = 0
         self._queue.gathers = True
         while slices < min(self._slices, self._most):
-            slices += 1
-            if self._queue.hurry.wait(SLICE_S) or self._queue.queued > self._queue.plenty:
+            # Each wait interrupts the program.
+            wait = min(_AT_ONCE, min(self._slices, self._most) - slices)
+            slices += wait
+            if self._queue.hurry.wait(wait * SLICE_S) or self._queue.queued > self._queue.plenty:
                 break
         self._slices = min(2 * self._slices, self._patience.most)
         self._queue.gathers = False

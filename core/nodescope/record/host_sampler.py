@@ -36,13 +36,14 @@ INTERVAL_S: Final = 0.008
 # takes the interpreter's lock, and a processor's caches, from the program.
 RESTING_INTERVAL_S: Final = 0.05
 _NAP_NS: Final = int(RESTING_INTERVAL_S * 1e9)
-# The native core waits until it has noted no node for a slice of time: before, there is nothing to
-# see. A second sample follows after another slice, so that gaps of three slices and more are named.
+# The native core waits until it has noted no node for some slices of time: before, there is nothing
+# to see. A second sample follows after another slice, so that gaps of three slices and more are
+# named.
 _SLICE_US: Final = int(INTERVAL_S / 2 * 1e6)
 _LEAST_SLICES: Final = 2
-# After so many slices, a sample is taken even if nodes ran in each of them.
+# After so many slices, even if nodes ran in each of them, the sampler looks whether the program has
+# another thread by now, or rests.
 _MOST_SLICES: Final = 12
-_SLICE_NS: Final = _SLICE_US * 1000
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.
@@ -201,17 +202,23 @@ class Sampler:
 
     def _waited(self) -> bool:
         """Wait for the next sample; return whether one is to be taken."""
-        self._naps = self._resting
-        several = len(self._threads) > 1  # while one runs nodes, another one may pause
-        if self._pauses is None or several or self._naps or self._stretches:
-            interval = INTERVAL_S / 2 if self._paused_ns else INTERVAL_S
-            self._paused_ns = 0
-            is_woken = self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else interval)
-            if is_woken and not self._ended:
-                self._soon.acquire(timeout=INTERVAL_S)
-        else:
-            self._paused_ns = self._pauses.wait(_SLICE_US, _LEAST_SLICES, _MOST_SLICES)
+        while not self._ended:
+            self._naps = self._resting
+            several = len(self._threads) > 1  # while one runs nodes, another one may pause
+            if self._pauses is None or several or self._naps or self._stretches:
+                interval = INTERVAL_S / 2 if self._paused_ns else INTERVAL_S
+                self._paused_ns = 0
+                is_woken = self._soon.acquire(
+                    timeout=RESTING_INTERVAL_S if self._naps else interval
+                )
+                if is_woken and not self._ended:
+                    self._soon.acquire(timeout=INTERVAL_S)
+                break
+            slices = (_SLICE_US, _LEAST_SLICES, _MOST_SLICES)
+            self._paused_ns = self._pauses.wait(self._now_ns(), *slices)
             self._soon.acquire(blocking=False)  # a nap had ended when it was to be woken from it
+            if self._paused_ns:  # before, there is nothing to see
+                break
         return not self._ended
 
     def look(self) -> None:
@@ -249,11 +256,11 @@ class Sampler:
         return (self._seq() << 32) + count
 
     def _open(self, ident: int, place: HostPlace, now: int, seq: int, step: int) -> _Stretch:
-        # A stretch begins and ends between two samples; a late sample tells little about when. What
-        # has paused for some slices began to do so in the slice before.
+        # A stretch begins and ends between two samples; a late sample tells little about when. The
+        # core knows when the node before it ended.
         start = now - min((now - self._before_ns) // 2, _MOST_BLUR_NS)
         if self._paused_ns:
-            start = max(now - self._paused_ns - _SLICE_NS // 2, self._before_ns)
+            start = max(now - self._paused_ns, self._before_ns)
         stretch = self._stretches[ident] = _Stretch(
             place, start, now, seq, step, self._processor(ident)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from nodescope.record.noted_times import noted_times
 
 SLICE_US = 1000
 ENDLESS = 1 << 30
+now = time.perf_counter_ns
 
 
 @pytest.fixture
@@ -26,13 +28,13 @@ def pauses() -> Any:
 
 def times() -> Callable[[], None]:
     sink = noted_times(lambda: sink.take(), lambda: None)
-    return lambda: sink(1, 1, 7, 10, 30)
+    return lambda: sink(1, 1, 7, 10, now())
 
 
 def outputs() -> Callable[[], None]:
     sink: Any = noted_outputs(1 << 20, lambda: sink.take(), lambda: None, keep=True)
     node, output = Node(1, "n", "add", "elementwise", outputs=(1,)), np.ones(4)
-    return lambda: sink(node, 1, 1, 7, 10, 30, (), (output,))
+    return lambda: sink(node, 1, 1, 7, 10, now(), (), (output,))
 
 
 @pytest.fixture(params=[times, outputs])
@@ -51,34 +53,50 @@ def noting(request: pytest.FixtureRequest) -> Iterator[None]:
     thread.join()
 
 
-def test_a_pause_ends_the_wait(pauses: Any) -> None:
-    for least, most, slices in ((0, 1, 1), (1, ENDLESS, 1), (3, ENDLESS, 3), (ENDLESS, 4, 4)):
-        assert pauses.wait(SLICE_US, least, most) >= slices * SLICE_US * 1000
+@pytest.mark.parametrize("noted", [times, outputs])
+def test_a_pause_ends_the_wait(pauses: Any, noted: Callable[[], Callable[[], None]]) -> None:
+    note = noted()
+    for least in (0, 1, 3):
+        began = now()
+        note()
+        paused = pauses.wait(now(), SLICE_US, least, ENDLESS)
+        assert max(least, 1) * SLICE_US * 1000 <= paused <= now() - began
 
 
-def test_without_a_slice_no_pause_is_known(pauses: Any) -> None:
-    assert pauses.wait(SLICE_US, 1, 0) == 0
+def test_the_time_of_a_pause_is_that_since_the_last_execution(pauses: Any) -> None:
+    sink = noted_times(lambda: sink.take(), lambda: None)
+    sink(1, 1, 7, 10, 5_000_000)
+    assert pauses.wait(25_000_000, SLICE_US, 3, ENDLESS) >= 20_000_000
+
+
+def test_without_a_pause_the_wait_ends_after_most_slices(pauses: Any) -> None:
+    sink = noted_times(lambda: sink.take(), lambda: None)
+    sink(1, 1, 7, 10, now() + (1 << 60))
+    began = now()
+    assert pauses.wait(now(), SLICE_US, 1, 0) == 0
+    assert pauses.wait(now(), SLICE_US, 1, 4) == 0
+    assert now() - began >= 4 * SLICE_US * 1000
 
 
 @pytest.mark.usefixtures("noting")
 def test_noted_executions_prolong_the_wait(pauses: Any) -> None:
     # On a busy machine, the other thread may not run for a slice.
-    assert not all(pauses.wait(SLICE_US, 1, 4) for _ in range(10_000))
+    assert not all(pauses.wait(now(), SLICE_US, 1, 4) for _ in range(10_000))
 
 
 def test_its_end_ends_the_wait(pauses: Any) -> None:
     paused: list[int] = []
     thread = threading.Thread(
-        target=lambda: paused.append(pauses.wait(ENDLESS, ENDLESS, ENDLESS)), daemon=True
+        target=lambda: paused.append(pauses.wait(now(), ENDLESS, ENDLESS, ENDLESS)), daemon=True
     )
     thread.start()
     pauses.end()
     pauses.end()
     thread.join(60)
     assert paused == [0]
-    assert pauses.wait(ENDLESS, ENDLESS, ENDLESS) == 0
+    assert pauses.wait(now(), ENDLESS, ENDLESS, ENDLESS) == 0
 
 
 def test_a_slice_takes_time(pauses: Any) -> None:
     with pytest.raises(ValueError, match="a slice takes a microsecond or more"):
-        pauses.wait(0, 1, 1)
+        pauses.wait(0, 0, 1, 1)

@@ -33,12 +33,12 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 
 class Waits:
-    """Stands for the event `hurry`, and counts."""
+    """Stands for the event `hurry`, and counts slices of time."""
 
     waited = told = 0
 
     def wait(self, seconds: float) -> bool:
-        self.waited += 1
+        self.waited += round(seconds / SLICE_S)
         return False
 
     def set(self) -> None:
@@ -57,12 +57,12 @@ def test_the_writer_gathers_until_there_is_plenty(
             hurry = Waits()
             patch.setattr(recorder, "hurry", hurry)
             patch.setattr(recorder, "queued", queued)
-            patch.setattr(recorder.writer._gathering, "_slices", 4)
+            patch.setattr(recorder.writer._gathering, "_slices", 8)
             assert recorder.writer.behind == (queued > 24 * MIB)
             assert recorder.writer._pressed() == (queued > 24 * MIB)
             recorder.writer._gathering.wait()
             waits.append(hurry.waited)
-    assert waits == [4, 1]
+    assert waits == [8, 5]
 
 
 @pytest.mark.parametrize("followed", [False, True])
@@ -81,13 +81,13 @@ def test_first_batches_come_soon_and_later_ones_grow(followed: bool) -> None:
 def test_a_page_that_is_opened_meanwhile_ends_a_long_wait() -> None:
     class Opened(Waits):
         def wait(self, seconds: float) -> bool:
-            gathering.followed = self.waited == 6
+            gathering.followed = True
             return super().wait(seconds)
 
     queue: Any = SimpleNamespace(hurry=Opened(), queued=0, plenty=1)
     gathering = Gathering(queue, Patience(first=10, followed=4, most=10))
     gathering.wait()
-    assert queue.hurry.waited == 7
+    assert queue.hurry.waited == 5
 
 
 def test_a_batch_takes_more_while_more_comes_and_nobody_waits() -> None:

@@ -213,10 +213,10 @@ def test_the_core_waits_for_the_first_gap_of_a_thread_in_observed_steps(
     if open_gap or resting or threads > 1:
         assert (waits.pauses, waits.moments) == ([], [0.05 if resting else 0.008])
     else:
-        assert (waits.pauses, waits.moments) == ([(4000, 2, 12)], [])
+        assert (waits.pauses, waits.moments) == ([(bench.now, 4000, 2, 12)], [])
 
 
-def test_a_gap_began_in_the_slice_before_the_pause_and_its_second_sample_comes_soon(
+def test_a_gap_began_with_the_pause_and_its_second_sample_comes_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench()
@@ -229,7 +229,7 @@ def test_a_gap_began_in_the_slice_before_the_pause_and_its_second_sample_comes_s
         bench.sampler.look()
     bench.run([OP])
     assert waits.moments == [0.004, 0.008]
-    assert bench.told() == [("python", 94, 117, "data.py", 12, "batches")]
+    assert bench.told() == [("python", 96, 117, "data.py", 12, "batches")]
 
 
 def test_only_the_end_of_the_run_ends_the_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
