@@ -53,9 +53,7 @@ static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *sl
     const Py_ssize_t *offset = calls->offset;
     PyObject *data = SLOT(tensor, offset[TENSOR_DATA]);
     if (!data) return 0;
-    PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(SLOT(entry, offset[ENTRY_VALUES]), 0), names.spec);
-    int status = spec ? as_specified(calls, spec, data) : -1;
-    Py_XDECREF(spec);
+    int status = all_specified(calls, entry, &data, 1);
     if (status != 1) return status;
     PyObject *number = PyLong_FromSsize_t(PyLong_AsSsize_t(PyList_GetItem(slot, 0)) + 1);
     PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));

@@ -53,15 +53,44 @@ static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
     return same;
 }
 
+/* The place of an entry's values among the matches. */
+static Match *match_of(Calls *calls, PyObject *values) {
+    uint64_t address = (uint64_t)(uintptr_t)values >> 4;
+    return &calls->match[address * 0x9e3779b97f4a7c15u >> 32 & (MATCHES - 1)];
+}
+
+/* Whether an array is known to have the shape and dtype of an entry's only value. */
+static int is_match(const Match *match, PyObject *values, PyObject *array) {
+    const Array *known = ARRAY_OF(array);
+    if (match->values != values || match->dtype != known->dtype || match->dimensions != known->dimensions)
+        return 0;
+    int axis = 0;
+    while (axis < known->dimensions && match->shape[axis] == known->shape[axis]) axis++;
+    return axis == known->dimensions;
+}
+
+/* Remember that an array has the shape and dtype of an entry's only value. */
+static void remember_match(Match *match, PyObject *values, PyObject *array) {
+    const Array *known = ARRAY_OF(array);
+    if (known->dimensions > FEW_AXES) return;
+    match->dimensions = known->dimensions;
+    for (int axis = 0; axis < known->dimensions; axis++) match->shape[axis] = known->shape[axis];
+    keep(&match->dtype, known->dtype);
+    keep(&match->values, values);
+}
+
 /* Whether arrays have the shapes and dtypes of an entry's values; -1 with an exception set. */
 static int all_specified(Calls *calls, PyObject *entry, PyObject *const *arrays, Py_ssize_t count) {
     PyObject *values = SLOT(entry, calls->offset[ENTRY_VALUES]);
+    Match *match = count == 1 && is_readable(calls, arrays[0]) ? match_of(calls, values) : NULL;
+    if (match && is_match(match, values, arrays[0])) return 1;
     int same = values && PyTuple_Check(values) && PyTuple_Size(values) == count;
     for (Py_ssize_t i = 0; same == 1 && i < count; i++) {
         PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(values, i), names.spec);
         same = spec ? as_specified(calls, spec, arrays[i]) : -1;
         Py_XDECREF(spec);
     }
+    if (match && same == 1) remember_match(match, values, arrays[0]);
     return same;
 }
 

@@ -63,6 +63,17 @@ typedef struct {
     long long value;
 } Number;
 
+/* The values of an entry with one output, and what its arrays have: those that match need no look at the
+   spec. */
+#define MATCHES 256
+#define FEW_AXES 4
+
+typedef struct {
+    PyObject *values, *dtype; /* owned */
+    int dimensions;
+    Py_ssize_t shape[FEW_AXES];
+} Match;
+
 #define FEW_INPUTS 4
 #define FEW_ATTRS 3
 
@@ -97,6 +108,7 @@ typedef struct {
     unsigned revision;
     unsigned char *looped; /* by value id less the base: whether its node has run in rounds of a loop */
     long long looped_room;
+    Match match[MATCHES]; /* by the address of the values */
 } Calls;
 
 typedef struct Operation {
@@ -174,6 +186,10 @@ static int calls_traverse(PyObject *object, visitproc visit, void *arg) {
     Calls *self = (Calls *)object;
     Py_VISIT(Py_TYPE(object));
     for (int i = 0; i < OBJECTS; i++) Py_VISIT(self->object[i]);
+    for (int i = 0; i < MATCHES; i++) {
+        Py_VISIT(self->match[i].values);
+        Py_VISIT(self->match[i].dtype);
+    }
     for (Py_ssize_t i = 0; i < self->records; i++) {
         int status = visit_record(&self->record[i], visit, arg);
         if (status) return status;
@@ -184,6 +200,10 @@ static int calls_traverse(PyObject *object, visitproc visit, void *arg) {
 static int calls_clear(PyObject *object) {
     Calls *self = (Calls *)object;
     for (int i = 0; i < OBJECTS; i++) Py_CLEAR(self->object[i]);
+    for (int i = 0; i < MATCHES; i++) {
+        Py_CLEAR(self->match[i].values);
+        Py_CLEAR(self->match[i].dtype);
+    }
     while (self->records) clear_record(&self->record[--self->records]);
     return 0;
 }

@@ -370,8 +370,7 @@ class QueueWriter:
                     self._queue.overflow.taken(lot[-1])
             count += len(lot)
             freed = self._queue.overflow.freed
-            for item in lot:
-                weight += item.weight
+            weight += sum([item.weight for item in lot])
             if kind is QueuedExecution:
                 ran: list[QueuedExecution] = lot
                 for place, item in enumerate(ran):
@@ -390,6 +389,7 @@ class QueueWriter:
                 batch.block(lot[0])
                 outputs += lot[0].weight
             else:
+                kept = 0
                 for item in lot:
                     if item.__class__ is QueuedTimes:
                         count += batch.timed(item) - 1
@@ -397,8 +397,7 @@ class QueueWriter:
                     if item.__class__ is QueuedOutputs:
                         count += batch.noted(item) - 1
                         outputs += item.weight
-                        if opened and item.lot.keep:
-                            held += self._release(item.lot.nbytes)
+                        kept += item.lot.nbytes if opened and item.lot.keep else 0
                         continue
                     event = item.event
                     if event.__class__ is Whole:
@@ -406,6 +405,7 @@ class QueueWriter:
                         self._queue.lose(Dropped(lost, 0, 0))
                         outputs += sum(execution.nbytes for execution in event.items)
                     batch.event(item.seq, event)
+                held += self._release(kept) if kept else 0
         while self._queue.missed_nodes:
             batch.missed(self._queue.missed_nodes.popleft())
         # Lost records leave gaps in the seqs; an empty queue has none up to the last seq.

@@ -152,7 +152,7 @@ class Skipped(NamedTuple):
 SEVERAL: Final = (QueuedBlock, QueuedTimes, QueuedOutputs)
 """Records that hold several executions."""
 
-_AT_ONCE_BYTES: Final = 1 << 19
+_AT_ONCE_BYTES: Final = 1 << 22
 
 Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | CallLog | Keeping
 """Records other than executions."""

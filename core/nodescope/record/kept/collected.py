@@ -6,7 +6,7 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,8 @@ LEAST_BYTES: Final = 1 << 18
 """Fewer and smaller arrays are written as rows of the table ``blob``."""
 
 Row = tuple[Any, ...]
+
+_text_of: Final = lru_cache(maxsize=4096)(shape_text)
 
 
 class KeptArrays:
@@ -81,9 +83,9 @@ class KeptArrays:
         dimensions = outputs[:, DIMENSIONS]
         ends = np.cumsum(2 * dimensions)[rows]
         columns = (outputs[rows, VALUE], outputs[rows, OUTPUT_SEQ], ends - dimensions[rows], ends)
-        shapes = noted.shapes.tolist()
+        shapes = noted.shapes
         for value, seq, start, end in zip(*(column.tolist() for column in columns), strict=True):
-            self.layouts.append((value, seq, shape_text(tuple(shapes[start:end]))))
+            self.layouts.append((value, seq, _text_of(tuple(shapes[start:end].tolist()))))
 
     def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
         pairs = zip(of.values.tolist(), of.seqs.tolist(), strict=True)
