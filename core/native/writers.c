@@ -10,6 +10,7 @@
 #define MOST_KEPT 64
 #define MANY_VALUES 4096
 #define FEW_KEPT 8
+#define MOST_NODES 16384
 
 /* The executions that computed a value. `latest` is the last one, `array` its array, or 0 if unknown;
    `arrays` and `seqs` list other arrays and the last execution that returned the value in each, oldest
@@ -22,11 +23,27 @@ typedef struct {
     int64_t *seqs;
 } Written;
 
+/* What is needed of a node, read once: whether its arrays are followed, its inputs and its outputs. */
+typedef struct {
+    PyObject *node; /* owned */
+    int followed;
+    Py_ssize_t reads, gives;
+    Written **written; /* of the inputs and then of the outputs; NULL if not known yet */
+    int64_t *values;
+} Described;
+
 typedef struct {
     PyObject_HEAD
     Written **places; /* by value, with open addressing */
     size_t many, room;
+    Described **nodes; /* by the address of the node, with open addressing */
+    size_t nodes_many, nodes_room;
 } Writers;
+
+static void free_described(Described *described) {
+    Py_DECREF(described->node);
+    PyMem_Free(described);
+}
 
 static struct { PyObject *dialect, *inputs, *outputs, *engine; } names;
 
@@ -96,9 +113,7 @@ static int remember(Written *written, uint64_t array, int64_t seq) {
     return 0;
 }
 
-static int wrote(Writers *self, int64_t value, int64_t seq, uint64_t array) {
-    Written *written = noted(self, value);
-    if (!written) return -1;
+static int wrote(Writers *self, Written *written, int64_t seq, uint64_t array) {
     if (written->array != array) {
         int place = earlier(written, array);
         if (place >= 0) forget(written, place);
@@ -113,22 +128,90 @@ static int wrote(Writers *self, int64_t value, int64_t seq, uint64_t array) {
     return 0;
 }
 
-static int loosen(Writers *self, int64_t value, int64_t seq) {
-    Written *written = noted(self, value);
-    if (!written) return -1;
+static void loosen(Written *written, int64_t seq) {
     written->latest = seq;
     written->array = 0;
     written->count = 0;
+}
+
+/* Read the ids in a tuple; -1 with an exception set. */
+static int read_ids(PyObject *tuple, int64_t *to) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
+        to[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if (to[i] == -1 && PyErr_Occurred()) return -1;
+    }
     return 0;
 }
 
+/* Describe a node; NULL with an exception set. */
+static Described *describe(PyObject *node) {
+    PyObject *dialect = PyObject_GetAttr(node, names.dialect), *inputs = PyObject_GetAttr(node, names.inputs);
+    PyObject *outputs = inputs ? PyObject_GetAttr(node, names.outputs) : NULL;
+    int followed = dialect && outputs ? PyObject_RichCompareBool(dialect, names.engine, Py_EQ) : -1;
+    Described *made = NULL;
+    if (followed >= 0 && !(PyTuple_Check(inputs) && PyTuple_Check(outputs))) {
+        PyErr_SetString(PyExc_TypeError, "a node's inputs and outputs are tuples");
+    } else if (followed >= 0) {
+        Py_ssize_t reads = PyTuple_Size(inputs), gives = PyTuple_Size(outputs);
+        size_t all = (size_t)(reads + gives);
+        made = PyMem_Calloc(1, sizeof *made + all * (sizeof(Written *) + sizeof(int64_t)));
+        if (!made) PyErr_NoMemory();
+        else {
+            *made = (Described){Py_NewRef(node), followed, reads, gives, NULL, (int64_t *)(made + 1)};
+            made->written = (Written **)(made->values + all);
+            if (read_ids(inputs, made->values) < 0 || read_ids(outputs, made->values + reads) < 0) {
+                free_described(made);
+                made = NULL;
+            }
+        }
+    }
+    Py_XDECREF(dialect);
+    Py_XDECREF(inputs);
+    Py_XDECREF(outputs);
+    return made;
+}
+
+static void forget_nodes(Writers *self) {
+    for (size_t i = 0; i < self->nodes_room; i++)
+        if (self->nodes[i]) free_described(self->nodes[i]);
+    PyMem_Free(self->nodes);
+    self->nodes = NULL;
+    self->nodes_many = self->nodes_room = 0;
+}
+
+static Described **place_of_node(Described **nodes, size_t room, PyObject *node) {
+    size_t at = (size_t)((uint64_t)(uintptr_t)node * 0x9e3779b97f4a7c15u >> 20) & (room - 1);
+    while (nodes[at] && nodes[at]->node != node) at = (at + 1) & (room - 1);
+    return &nodes[at];
+}
+
+/* The description of a node, created if new; NULL with an exception set. A program that defines nodes again
+   and again makes all be described anew from time to time. */
+static Described *described(Writers *self, PyObject *node) {
+    if (self->nodes_many == MOST_NODES) forget_nodes(self);
+    if (2 * (self->nodes_many + 1) > self->nodes_room) {
+        size_t room = self->nodes_room ? 2 * self->nodes_room : 256;
+        Described **nodes = PyMem_Calloc(room, sizeof *nodes);
+        if (!nodes) return (Described *)PyErr_NoMemory();
+        for (size_t i = 0; i < self->nodes_room; i++)
+            if (self->nodes[i]) *place_of_node(nodes, room, self->nodes[i]->node) = self->nodes[i];
+        PyMem_Free(self->nodes);
+        self->nodes = nodes;
+        self->nodes_room = room;
+    }
+    Described **place = place_of_node(self->nodes, self->nodes_room, node);
+    if (!*place) {
+        if (!(*place = describe(node))) return NULL;
+        self->nodes_many++;
+    }
+    return *place;
+}
+
 /* Add a row for each operand that is not its node's latest result; -1 with an exception set. */
-static int read_values(Writers *self, int64_t seq, PyObject *inputs, Py_ssize_t count,
-                       const uint64_t *ids, PyObject *rows) {
-    for (Py_ssize_t port = 0; port < count; port++) {
-        long long value = PyLong_AsLongLong(PyTuple_GetItem(inputs, port));
-        if (value == -1 && PyErr_Occurred()) return -1;
-        const Written *written = known(self, value);
+static int read_values(Writers *self, int64_t seq, Described *node, const uint64_t *ids, PyObject *rows) {
+    for (Py_ssize_t port = 0; port < node->reads; port++) {
+        Written *written = node->written[port];
+        if (!written) written = node->written[port] = known(self, node->values[port]);
         if (!written || written->array == ids[port]) continue;
         int place = earlier(written, ids[port]);
         if (place < 0 ? !written->array : written->seqs[place] == written->latest) continue;
@@ -142,34 +225,20 @@ static int read_values(Writers *self, int64_t seq, PyObject *inputs, Py_ssize_t 
 }
 
 /* Process an execution with this number of known arrays; -1 with an exception set. */
-static int ran(Writers *self, int64_t seq, PyObject *node, const uint64_t *ids, Py_ssize_t many,
+static int ran(Writers *self, int64_t seq, PyObject *object, const uint64_t *ids, Py_ssize_t many,
                PyObject *rows, int failed) {
-    PyObject *dialect = PyObject_GetAttr(node, names.dialect), *inputs = NULL, *outputs = NULL;
-    int status = dialect ? PyObject_RichCompareBool(dialect, names.engine, Py_EQ) : -1;
-    Py_XDECREF(dialect);
-    if (status <= 0) return status;
-    status = -1;
-    if (!(inputs = PyObject_GetAttr(node, names.inputs)) ||
-        !(outputs = PyObject_GetAttr(node, names.outputs)))
-        goto done;
-    if (!PyTuple_Check(inputs) || !PyTuple_Check(outputs)) {
-        PyErr_SetString(PyExc_TypeError, "a node's inputs and outputs are tuples");
-        goto done;
-    }
-    Py_ssize_t reads = PyTuple_Size(inputs), gives = failed ? 0 : PyTuple_Size(outputs);
+    Described *node = described(self, object);
+    if (!node || !node->followed) return node ? 0 : -1;
+    Py_ssize_t reads = node->reads, gives = failed ? 0 : node->gives;
     int counted = many == reads + gives;
-    if (counted && read_values(self, seq, inputs, reads, ids, rows) < 0) goto done;
-    for (Py_ssize_t i = 0; i < gives; i++) {
-        long long value = PyLong_AsLongLong(PyTuple_GetItem(outputs, i));
-        if (value == -1 && PyErr_Occurred()) goto done;
-        if ((counted ? wrote(self, value, seq, ids[reads + i]) : loosen(self, value, seq)) < 0)
-            goto done;
+    if (counted && read_values(self, seq, node, ids, rows) < 0) return -1;
+    for (Py_ssize_t i = reads; i < reads + gives; i++) {
+        Written *written = node->written[i];
+        if (!written && !(written = node->written[i] = noted(self, node->values[i]))) return -1;
+        if (!counted) loosen(written, seq);
+        else if (wrote(self, written, seq, ids[i]) < 0) return -1;
     }
-    status = 0;
-done:
-    Py_XDECREF(inputs);
-    Py_XDECREF(outputs);
-    return status;
+    return 0;
 }
 
 /* Process that a value's elements are in another array; -1 with an exception set. */
@@ -248,9 +317,10 @@ PyDoc_STRVAR(edited_doc,
 
 static PyObject *writers_edited(PyObject *object, PyObject *arguments) {
     long long value, seq;
-    if (!PyArg_ParseTuple(arguments, "LL", &value, &seq) ||
-        loosen((Writers *)object, value, seq) < 0)
-        return NULL;
+    if (!PyArg_ParseTuple(arguments, "LL", &value, &seq)) return NULL;
+    Written *written = noted((Writers *)object, value);
+    if (!written) return NULL;
+    loosen(written, seq);
     Py_RETURN_NONE;
 }
 
@@ -277,6 +347,7 @@ static void writers_dealloc(PyObject *object) {
         PyMem_Free(self->places[i]);
     }
     PyMem_Free(self->places);
+    forget_nodes(self);
     PyObject_Free(object);
     Py_DECREF(type);
 }

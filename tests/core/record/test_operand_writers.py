@@ -83,6 +83,20 @@ def test_the_table_of_writers_is_bounded(make: Callable[[], Any]) -> None:
     assert list(writers.ran(2002, reader, (1, 5))) == [(2002, 0, UNKNOWN)]
 
 
+@both
+def test_nodes_may_be_defined_again_and_again(make: Callable[[], Any]) -> None:
+    writers = make()
+    maker, first = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
+    held = sys.getrefcount(first)
+    assert list(writers.ran(1, maker, (100,))) == []
+    assert list(writers.ran(2, first, (100, 900))) == []
+    assert list(writers.ran(3, maker, (101,))) == []
+    for seq in range(4, 20_000):
+        again = node(2, inputs=(1,), outputs=(seq,))
+        assert list(writers.ran(seq, again, (100, 1000 + seq))) == [(seq, 0, 1)]
+    assert sys.getrefcount(first) == held  # not all of them are kept
+
+
 _NUMBERS = st.integers(1, 5)
 _TOLD = st.lists(
     st.one_of(
