@@ -27,7 +27,9 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *block, *nodes;   /* the `Memory` that is being filled; the node of each execution */
+    PyObject *block;           /* the `Memory` that is being filled */
+    PyObject **nodes;          /* the node of each execution, owned */
+    Py_ssize_t nodes_room;
     PyObject *calls;           /* pairs: the place of an execution, and its attributes, if not the node's */
     int64_t *moves;            /* `MOVE` numbers each; see `note_move` */
     Py_ssize_t moved, moves_room;
@@ -197,14 +199,22 @@ static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
 /* Add the node of the next execution, and a pair for its attributes, or NULL; -1 with an exception set. No
    other code runs meanwhile: nothing is allocated that the garbage collector follows. */
 static int add_node(NotedOutputs *self, PyObject *node, PyObject *call, PyObject *attrs) {
-    Py_ssize_t calls = PyList_Size(self->calls);
+    if (self->count == self->nodes_room) {
+        Py_ssize_t room = self->nodes_room ? 2 * self->nodes_room : 256;
+        PyObject **nodes = PyMem_Realloc(self->nodes, (size_t)room * sizeof *nodes);
+        if (!nodes) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->nodes = nodes;
+        self->nodes_room = room;
+    }
     PyObject *index = call ? PyLong_FromSsize_t(self->count) : NULL;
     if (call && (!index || PyTuple_SetItem(call, 0, index) < 0 ||
                  PyTuple_SetItem(call, 1, Py_NewRef(attrs)) < 0 || PyList_Append(self->calls, call) < 0))
         return -1;
-    if (PyList_Append(self->nodes, node) == 0) return 0;
-    PyList_SetSlice(self->calls, calls, calls + 1, NULL);
-    return -1;
+    self->nodes[self->count] = Py_NewRef(node); /* counted once the record is written */
+    return 0;
 }
 
 /* An output to be noted. */
@@ -404,21 +414,26 @@ PyDoc_STRVAR(take_doc,
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     enum { PARTS = 8 };
     NotedOutputs *self = (NotedOutputs *)object;
-    PyObject *taken = PyTuple_New(PARTS), *no_nodes = PyList_New(0), *no_calls = PyList_New(0);
-    if (!taken || !no_nodes || !no_calls) {
+    PyObject *taken = PyTuple_New(PARTS), *no_calls = PyList_New(0), *nodes = NULL;
+    Py_ssize_t many;
+    do { /* another thread, or a finalizer, may note executions meanwhile */
+        Py_XDECREF(nodes);
+        nodes = PyList_New(many = self->count);
+    } while (nodes && many != self->count);
+    if (!taken || !no_calls || !nodes) {
         Py_XDECREF(taken);
-        Py_XDECREF(no_nodes);
         Py_XDECREF(no_calls);
+        Py_XDECREF(nodes);
         return NULL;
     }
     /* From here on no other code runs: nothing is allocated that the garbage collector follows. */
-    int any = self->count > 0;
+    int any = many > 0;
     PyObject *part[PARTS] = {
         any ? Py_NewRef(self->block) : new_memory(0),
         PyLong_FromSsize_t(any ? self->begin : 0),
         PyLong_FromSsize_t(any ? self->used : 0),
         PyLong_FromSsize_t(self->outputs),
-        self->nodes,
+        nodes,
         self->calls,
         PyBytes_FromStringAndSize((const char *)self->moves,
                                   self->moved * MOVE * (Py_ssize_t)sizeof *self->moves),
@@ -426,18 +441,14 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     };
     int made = 1;
     for (int i = 0; i < PARTS; i++) made &= part[i] != NULL;
-    if (!made) { /* the lists are still needed */
-        Py_INCREF(self->nodes);
-        Py_INCREF(self->calls);
-    }
+    if (!made) Py_INCREF(self->calls); /* it is still needed */
     for (int i = 0; i < PARTS; i++) PyTuple_SetItem(taken, i, part[i]);
     if (!made) {
         Py_DECREF(taken);
-        Py_DECREF(no_nodes);
         Py_DECREF(no_calls);
         return NULL;
     }
-    self->nodes = no_nodes;
+    for (Py_ssize_t i = 0; i < many; i++) PyList_SetItem(nodes, i, self->nodes[i]); /* it owns them now */
     self->calls = no_calls;
     self->begin = self->used;
     self->count = self->outputs = self->moved = self->several = 0;
@@ -480,13 +491,14 @@ static PyObject *outputs_new(PyTypeObject *type, PyObject *arguments, PyObject *
     self->asleep = 1;
     self->digests = (char)digests;
     if (known) self->array = Py_NewRef((PyObject *)Py_TYPE(example));
-    if (!(self->nodes = PyList_New(0)) || !(self->calls = PyList_New(0))) Py_CLEAR(self);
+    if (!(self->calls = PyList_New(0))) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int outputs_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(((NotedOutputs *)object)->nodes);
+    for (Py_ssize_t i = 0; i < ((NotedOutputs *)object)->count; i++)
+        Py_VISIT(((NotedOutputs *)object)->nodes[i]);
     Py_VISIT(((NotedOutputs *)object)->calls);
     Py_VISIT(((NotedOutputs *)object)->when_full);
     Py_VISIT(((NotedOutputs *)object)->wake);
@@ -495,7 +507,7 @@ static int outputs_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int outputs_clear(PyObject *object) {
     NotedOutputs *self = (NotedOutputs *)object;
-    Py_CLEAR(self->nodes);
+    while (self->count) Py_DECREF(self->nodes[--self->count]);
     Py_CLEAR(self->calls);
     Py_CLEAR(self->when_full);
     Py_CLEAR(self->wake);
@@ -511,6 +523,7 @@ static void outputs_dealloc(PyObject *object) {
     Py_CLEAR(((NotedOutputs *)object)->block);
     PyMem_Free(((NotedOutputs *)object)->scratch);
     PyMem_Free(((NotedOutputs *)object)->moves);
+    PyMem_Free(((NotedOutputs *)object)->nodes);
     release_memory();
     PyObject_GC_Del(object);
     Py_DECREF(type);
