@@ -2,6 +2,7 @@
 #include "elements.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "axes.h"
@@ -75,6 +76,17 @@ static int64_t place(const Outputs *outputs, Known *known, uint64_t most, int64_
         used += nbytes;
 next:;
     }
+    return used;
+}
+
+int64_t place_outputs(const Block *blocks, const int64_t *rows, const int64_t *shapes, Py_ssize_t many,
+                      int64_t *starts) {
+    const Outputs outputs = {blocks, rows, shapes, many};
+    uint64_t most = 8;
+    while (most < 2 * (uint64_t)many) most *= 2;
+    Known *known = calloc(most, sizeof(Known));
+    int64_t used = known ? place(&outputs, known, most, starts) : -1;
+    free(known);
     return used;
 }
 
@@ -153,18 +165,13 @@ static PyObject *py_place(PyObject *module, PyObject *arguments) {
     int64_t nbytes, used = 0;
     Block *blocks = blocks_of(triples, &rows, &shapes, &outputs, &nbytes);
     Py_ssize_t many = outputs.many;
-    uint64_t most = 8;
-    while (most < 2 * (uint64_t)many) most *= 2;
-    Known *known = blocks ? PyMem_Calloc(most, sizeof(Known)) : NULL;
-    if (blocks && !known) PyErr_NoMemory();
-    if (known && (starts = PyBytes_FromStringAndSize(NULL, 8 * many))) {
+    if (blocks && (starts = PyBytes_FromStringAndSize(NULL, 8 * many))) {
         int64_t *at = (int64_t *)PyBytes_AsString(starts);
         Py_BEGIN_ALLOW_THREADS
-        used = place(&outputs, known, most, at);
+        used = place_outputs(blocks, outputs.rows, outputs.shapes, many, at);
         Py_END_ALLOW_THREADS
-        both = Py_BuildValue("LO", (long long)used, starts);
+        both = used < 0 ? PyErr_NoMemory() : Py_BuildValue("LO", (long long)used, starts);
     }
-    PyMem_Free(known);
     PyMem_Free(blocks);
     PyBuffer_Release(&rows);
     PyBuffer_Release(&shapes);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "axes.h"
+#include "elements.h"
 #include "memory.h"
 #include "noted_records.h"
 
@@ -261,15 +262,16 @@ static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, in
 }
 
 PyDoc_STRVAR(summarise_noted_doc,
-"summarise_noted(blocks, firsts, executions, outputs, bins)\n--\n\n"
+"summarise_noted(blocks, firsts, executions, outputs, bins, place=False)\n--\n\n"
 "Statistics of noted executions, in columns; releases the interpreter's lock.\n\n"
 "Args:\n"
 "    blocks: A tuple of triples: memory, and begin and end of the executions in it.\n"
 "    firsts: The seq of the first execution in each block, int64.\n"
 "    executions, outputs: How many there are in all blocks.\n"
-"    bins: The number of bins of the histograms; 32 if statistics were computed before.\n\n"
+"    bins: The number of bins of the histograms; 32 if statistics were computed before.\n"
+"    place: Whether the elements are placed, too.\n\n"
 "Returns:\n"
-"    Eight bytes objects, and a tuple. For each execution, int64: seq, node, step, thread, start,\n"
+"    Eight bytes objects, and two tuples. For each execution, int64: seq, node, step, thread, start,\n"
 "    duration, and the number of arrays that it read and returned. The identities of these arrays,\n"
 "    uint64. For each output, int64: seq, value, step, index of its type and shape, counts of NaN, Inf,\n"
 "    zeros and finite elements (-1 if statistics could not be computed), type, bytes, index of its\n"
@@ -277,7 +279,8 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    C order, -1 if they lie as their strides say, 0 if they were scattered and are in C order now.\n"
 "    The shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint64.\n"
 "    The first elements, float64. The types and shapes, int64: type, bytes, number of dimensions,\n"
-"    shape. The tuple: how many outputs have no statistics, have NaN or Inf, and were not in C order.\n");
+"    shape. The tuples: how many outputs have no statistics, have NaN or Inf, and were not in C order;\n"
+"    what `place_elements` returns, or None.\n");
 
 static PyObject *bytes_of(const Growing *numbers) {
     return PyBytes_FromStringAndSize((const char *)numbers->all, 8 * (Py_ssize_t)numbers->many);
@@ -285,13 +288,14 @@ static PyObject *bytes_of(const Growing *numbers) {
 
 /* The columns as they are returned; NULL with an exception set. */
 static PyObject *columns_of(const Block *blocks, Py_ssize_t count, const int64_t *firsts,
-                            Py_ssize_t executions, Py_ssize_t outputs, int bins) {
-    enum { PARTS = 8 };
+                            Py_ssize_t executions, Py_ssize_t outputs, int bins, int places) {
+    enum { PARTS = 9 };
     const Py_ssize_t words[PARTS] = {EXECUTION * executions, 0, OUTPUT * outputs, 0, 5 * outputs,
-                                     bins * outputs, PREVIEW * outputs, 0};
+                                     bins * outputs, PREVIEW * outputs, 0, places ? outputs : 0};
     PyObject *parts[PARTS] = {NULL}, *all = NULL;
     void *place[PARTS] = {NULL};
     int made = 1, state = FILLED;
+    int64_t used = 0;
     for (int i = 0; made && i < PARTS; i++) {
         if (i == 1 || i == 3 || i == 7) continue; /* those that grow */
         made = !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
@@ -303,6 +307,9 @@ static PyObject *columns_of(const Block *blocks, Py_ssize_t count, const int64_t
     if (made) {
         Py_BEGIN_ALLOW_THREADS
         state = fill(blocks, count, firsts, bins, &to);
+        if (places && state == FILLED)
+            used = place_outputs(blocks, place[2], to.shapes.all, outputs, place[8]);
+        if (used < 0) state = NO_MEMORY;
         Py_END_ALLOW_THREADS
         made = state == FILLED && (parts[1] = bytes_of(&to.identities)) &&
                (parts[3] = bytes_of(&to.shapes)) && (parts[7] = bytes_of(&to.specs));
@@ -311,9 +318,10 @@ static PyObject *columns_of(const Block *blocks, Py_ssize_t count, const int64_t
     if (state == MALFORMED)
         PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
     if (made)
-        all = Py_BuildValue("OOOOOOOO(LLL)", parts[0], parts[1], parts[2], parts[3], parts[4],
+        all = Py_BuildValue("OOOOOOOO(LLL)N", parts[0], parts[1], parts[2], parts[3], parts[4],
                             parts[5], parts[6], parts[7], (long long)to.counts[0],
-                            (long long)to.counts[1], (long long)to.counts[2]);
+                            (long long)to.counts[1], (long long)to.counts[2],
+                            places ? Py_BuildValue("LO", (long long)used, parts[8]) : Py_NewRef(Py_None));
     free(to.identities.all);
     free(to.shapes.all);
     free(to.specs.all);
@@ -325,9 +333,9 @@ static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
     const Py_ssize_t most = PY_SSIZE_T_MAX / (8 * MOST_BINS);
     PyObject *triples, *firsts, *all = NULL;
     Py_ssize_t executions, outputs;
-    int bins;
-    if (!PyArg_ParseTuple(arguments, "O!Snni", &PyTuple_Type, &triples, &firsts, &executions,
-                          &outputs, &bins))
+    int bins, places = 0;
+    if (!PyArg_ParseTuple(arguments, "O!Snni|p", &PyTuple_Type, &triples, &firsts, &executions,
+                          &outputs, &bins, &places))
         return NULL;
     if (bins < 1 || bins > MOST_BINS) {
         PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
@@ -349,7 +357,7 @@ static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
     if (!aligned) PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
     else
         all = columns_of(blocks, count, (const int64_t *)PyBytes_AsString(firsts), executions, outputs,
-                         bins);
+                         bins, places);
     PyMem_Free(blocks);
     return all;
 }

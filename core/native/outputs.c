@@ -165,7 +165,8 @@ static Recent *place_of(NotedOutputs *self, const Py_buffer *view) {
 }
 
 /* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
-   transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are computed once. */
+   transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are
+   computed once. */
 static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code) {
     if (view->len < COMPARED || order_in(view) == SCATTERED) return NONE;
     const Recent *earlier = place_of(self, view);

@@ -107,9 +107,9 @@ NotedOutputs: Final[Callable[..., Any] | None] = getattr(_core, "NotedOutputs", 
 core."""
 
 
-summarise_noted: Final[
-    Callable[[tuple[Piece, ...], bytes, int, int, int], tuple[Any, ...]] | None
-] = getattr(_core, "summarise_noted", None)
+summarise_noted: Final[Callable[..., tuple[Any, ...]] | None] = getattr(
+    _core, "summarise_noted", None
+)
 """Statistics of noted outputs, in columns. None without a core."""
 
 

@@ -63,6 +63,7 @@ class NotedStatistics(NamedTuple):
         specs: The distinct types and shapes: for each, type, bytes, dimensions and shape.
         nonfinite: How many outputs have NaN or Inf.
         disordered: How many outputs were not in C order.
+        places: What `native.place_elements` returns, if the elements are placed.
     """
 
     executions: Integers
@@ -75,6 +76,7 @@ class NotedStatistics(NamedTuple):
     specs: bytes
     nonfinite: int
     disordered: int
+    places: tuple[int, bytes] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -169,25 +171,28 @@ class NotedLot:
             self.piece, self.copied, self.nbytes = (b"", 0, 0), 0, self.statistics.nbytes
 
 
-def statistics_of(lots: Sequence[NotedLot], firsts: Sequence[int]) -> NotedStatistics:
+def statistics_of(
+    lots: Sequence[NotedLot], firsts: Sequence[int], *, place: bool = False
+) -> NotedStatistics:
     """The statistics of lots that were not reduced, one after the other.
 
     Args:
         lots: The lots.
         firsts: The seq of the first execution of each lot.
+        place: Whether the elements are placed.
     """
     assert native.summarise_noted is not None
     pieces = tuple([lot.piece for lot in lots])
     many = sum([len(lot.nodes) for lot in lots]), sum([lot.outputs for lot in lots])
     seqs = array_of("q", firsts).tobytes()
-    *parts, specs, counts = native.summarise_noted(pieces, seqs, *many, BINS)
+    *parts, specs, counts, places = native.summarise_noted(pieces, seqs, *many, BINS, place)
     unknown, nonfinite, disordered = counts
     kinds = (np.int64, np.uint64, np.int64, np.int64, np.float64, np.int64, np.float64)
     flat: Any = [np.frombuffer(part, kind) for part, kind in zip(parts, kinds, strict=True)]
     columns = NotedStatistics(
         flat[0].reshape(-1, EXECUTION), flat[1], flat[2].reshape(-1, OUTPUT), flat[3],
         flat[4].reshape(-1, 5), flat[5].reshape(-1, BINS), flat[6].reshape(-1, PREVIEW),
-        specs, nonfinite, disordered,
+        specs, nonfinite, disordered, places,
     )  # fmt: skip
     return _with_large(columns, lots) if unknown else columns
 

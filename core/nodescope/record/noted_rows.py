@@ -5,6 +5,8 @@ Invariant: the recording is the same as if they had come as events.
 
 from __future__ import annotations
 
+from array import array as array_of
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby
@@ -27,7 +29,7 @@ from nodescope.record.noted_outputs import (
     NotedStatistics,
     statistics_of,
 )
-from nodescope.record.operand_writers import OperandWriters
+from nodescope.record.operand_writers import Move, OperandWriters
 from nodescope.record.queued import QueuedBlock, QueuedOutputs
 from nodescope.record.rows import BEHIND, HAS_INF, HAS_NAN, HAS_SUMMARY, WANTED
 from nodescope.record.timed.collected import Collected
@@ -41,7 +43,6 @@ AT_ONCE_BYTES: Final = 8 << 20
 """Lots are processed when they take this much memory, so that a processor with a large cache still
 holds it."""
 
-_NO_MOVES: Final = np.zeros((0, MOVE), np.int64)
 _TIMES: Final = 6  # how many columns of `NotedStatistics.executions` are those of `Collected`
 
 
@@ -65,7 +66,7 @@ class Noted:
         self._open: list[QueuedOutputs] = []
         self._open_bytes = 0
         # Arrays that moved: the last seq before, and the arguments of `OperandWriters.moved`.
-        self._moves: list[Integers] = []
+        self._moves: list[Move] = []
         self._seen: list[Statistics] = []
         self.measured = Measured()
         self.kept = KeptArrays()
@@ -76,9 +77,9 @@ class Noted:
         """Add a lot."""
         self._open.append(item)
         if item.lot.moves:
-            moves = np.frombuffer(item.lot.moves, np.int64).reshape(-1, MOVE).copy()
-            moves[:, 0] += item.seq - 1
-            self._moves.append(moves)
+            numbers = iter(array_of("q", item.lot.moves))
+            for after, value, before, now in zip(*[numbers] * MOVE, strict=True):
+                self._moves.append((item.seq - 1 + after, value, before, now))
         self._open_bytes += item.lot.nbytes
         if self._open_bytes >= AT_ONCE_BYTES:
             self.note()
@@ -89,8 +90,7 @@ class Noted:
             self._writers.moved(value, before, now)
         else:
             latest = self._open[-1]
-            move = (latest.seq + len(latest.lot) - 1, value, before, now)
-            self._moves.append(np.array([move], np.int64))
+            self._moves.append((latest.seq + len(latest.lot) - 1, value, before, now))
 
     def block(self, item: QueuedBlock) -> list[blocks.Row]:
         """Add a block; return statistics that columns cannot hold, as rows of ``summary``."""
@@ -105,14 +105,16 @@ class Noted:
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
             for part in ([item] for item in some) if reduced else ([*some],):
                 self._note(part)
-        for _, *arrays in chain.from_iterable(moves.tolist() for moves in self._moves):
+        for _, *arrays in self._moves:
             self._writers.moved(*arrays)
         self._moves = []
 
     def _note(self, items: Sequence[QueuedOutputs]) -> None:
         lots, firsts = [item.lot for item in items], [item.seq for item in items]
         keep, reduced = lots[0].keep, lots[0].statistics
-        columns = reduced.numbered(firsts[0]) if reduced else statistics_of(lots, firsts)
+        columns = (
+            reduced.numbered(firsts[0]) if reduced else statistics_of(lots, firsts, place=keep)
+        )
         flags = HAS_SUMMARY | (0 if not keep else BEHIND if reduced else WANTED)
         self._timed.add_numbered(columns.executions[:, :_TIMES], flags)
         statistics = measured_of(columns)
@@ -127,11 +129,11 @@ class Noted:
     def _note_operands(self, lots: Sequence[NotedLot], columns: NotedStatistics) -> None:
         nodes = list(chain.from_iterable([lot.nodes for lot in lots]))
         seqs, counts = columns.executions[:, SEQ], columns.executions[:, ARRAYS]
-        moves = np.concatenate([_NO_MOVES, *self._moves])
-        among = int(np.searchsorted(moves[:, 0], seqs[-1], "right"))
-        self._moves = [moves[among:]]
-        moves = moves[:among]
-        moves[:, 0] = np.searchsorted(seqs, moves[:, 0], "right")
+        # In Python: an array function, however small, would hand the interpreter's lock over.
+        ran = seqs.tolist() if self._moves else ()
+        among = bisect_right(self._moves, ran[-1], key=itemgetter(0)) if ran else 0
+        moves, self._moves = self._moves[:among], self._moves[among:]
+        moves = [(bisect_right(ran, move[0]), *move[1:]) for move in moves]
         rows = self._writers.many_ran(seqs, nodes, counts, columns.identities, moves)
         self.operands += [(None, *row) for row in rows]
 

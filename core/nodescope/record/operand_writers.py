@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array as array_of
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +30,12 @@ ENGINE: Final = "nodescope"
 _MOST_KEPT: Final = 64
 _MANY_VALUES: Final = 4096
 _FEW_KEPT: Final = 8
+
+
+Move = tuple[int, int, int, int]
+"""An array that moved: how many executions came before, or the last one; and the arguments of
+`OperandWriters.moved`.
+"""
 
 
 class OperandRow(NamedTuple):
@@ -87,7 +94,7 @@ class OperandWriters(Protocol):
         nodes: list[Node],
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
-        moves: NDArray[np.int64],
+        moves: Sequence[Move],
     ) -> Sequence[OperandRow]:
         """The same for many executions.
 
@@ -95,8 +102,8 @@ class OperandWriters(Protocol):
             seqs, nodes: Their seqs and nodes.
             counts: Their numbers of identities.
             ids: The identities, one execution after the other.
-            moves: A row for each array that moved meanwhile: how many of the executions came
-                before, in ascending order, and the arguments of `moved`.
+            moves: Arrays that moved meanwhile, in ascending order of how many of the executions
+                came before.
         """
 
     def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
@@ -140,11 +147,12 @@ class NativeWriters:
         nodes: list[Node],
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
-        moves: NDArray[np.int64],
+        moves: Sequence[Move],
     ) -> Sequence[OperandRow]:
         """See `OperandWriters`."""
         columns = (seqs.tobytes(), nodes, counts.tobytes(), ids.tobytes())
-        return list(map(OperandRow._make, self._core.ran(*columns, False, moves.tobytes())))
+        moved = array_of("q", chain.from_iterable(moves)).tobytes()
+        return list(map(OperandRow._make, self._core.ran(*columns, False, moved)))
 
     def _one(
         self, seq: int, node: Node, ids: Sequence[int], *, failed: bool
@@ -167,11 +175,11 @@ class PythonWriters:
         nodes: list[Node],
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
-        moves: NDArray[np.int64],
+        moves: Sequence[Move],
     ) -> Sequence[OperandRow]:
         """See `OperandWriters`."""
         rows: list[OperandRow] = []
-        known, at, moved = ids.tolist(), 0, deque(moves.tolist())
+        known, at, moved = ids.tolist(), 0, deque(moves)
         for place, (seq, count) in enumerate(zip(seqs.tolist(), counts.tolist(), strict=True)):
             while moved and moved[0][0] <= place:
                 self.moved(*moved.popleft()[1:])

@@ -150,7 +150,7 @@ def test_a_batch_gives_the_writers_of_single_executions() -> None:
             expected += singly.ran(place + 1, one, ids[at : at + count].tolist())
             at += count
         for writers in (operand_writers(), PythonWriters()):
-            assert writers.many_ran(seqs, ran, counts, ids, moves) == expected
+            assert writers.many_ran(seqs, ran, counts, ids, moves.tolist()) == expected
         assert len(expected) > 1000
 
 

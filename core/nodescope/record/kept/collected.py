@@ -57,17 +57,18 @@ class KeptArrays:
         return len(self.few) + sum([pack.arrays for pack in self.packs])
 
     def add(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
-        """Add the outputs of lots that still have their copies, with their statistics."""
+        """Add the outputs of lots that still have their copies, with their statistics; their
+        elements are placed.
+        """
         outputs = noted.outputs
         if noted.disordered:
             self._add_layouts(noted)
         if len(outputs) < FEWEST and outputs[:, NBYTES].sum() < LEAST_BYTES:
             self._add_few(of, noted, lots)
             return
-        assert native.place_elements is not None
+        assert noted.places is not None
         assert native.gather_elements is not None
-        blocks = tuple([lot.piece for lot in lots])
-        nbytes, starts = native.place_elements(blocks, outputs, noted.shapes)
+        blocks, (nbytes, starts) = tuple([lot.piece for lot in lots]), noted.places
         elements = partial(native.gather_elements, blocks, outputs, noted.shapes, starts, nbytes)
         self.nbytes += nbytes
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), nbytes, elements))
