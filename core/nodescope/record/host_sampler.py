@@ -43,7 +43,7 @@ _SLICE_US: Final = int(INTERVAL_S / 2 * 1e6)
 _LEAST_SLICES: Final = 2
 # After so many slices, even if nodes ran in each of them, the sampler looks whether the program has
 # another thread by now, or rests.
-_MOST_SLICES: Final = 12
+_MOST_SLICES: Final = 60
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.

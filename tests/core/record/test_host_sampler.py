@@ -213,7 +213,7 @@ def test_the_core_waits_for_the_first_gap_of_a_thread_in_observed_steps(
     if open_gap or resting or threads > 1:
         assert (waits.pauses, waits.moments) == ([], [0.05 if resting else 0.008])
     else:
-        assert (waits.pauses, waits.moments) == ([(bench.now, 4000, 2, 12)], [])
+        assert (waits.pauses, waits.moments) == ([(bench.now, 4000, 2, 60)], [])
 
 
 def test_a_gap_began_with_the_pause_and_its_second_sample_comes_soon(
