@@ -62,7 +62,7 @@ FOLDS static uint32_t folded_crc(const char *data, Py_ssize_t size, uint32_t crc
     return reduced(lanes, data + 64, size - 64);
 }
 
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 9
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 10
 #define WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
 
 WIDE static inline __m512i folded_wide(__m512i lanes, __m512i powers, __m512i next) {

@@ -39,33 +39,84 @@ static int same_order(const int64_t *row, const int64_t *shape, const Known *kno
            !memcmp(shape, known->shape, (size_t)(16 * row[DIMENSIONS]));
 }
 
-/* A hash of an array, computed from a sample of its words. */
-static uint64_t mark_of(const char *data, int64_t nbytes) {
+/* The axes of an output whose elements are turned; 0 if they do not fill its memory. */
+static int turned_axes(const int64_t *row, const int64_t *shape, Axes *axes) {
+    int64_t size = 1, itemsize;
+    for (int64_t axis = 0; axis < row[DIMENSIONS]; axis++) {
+        if (shape[axis] < 1 || shape[axis] > row[NBYTES] / size) return 0;
+        size *= shape[axis];
+    }
+    itemsize = row[NBYTES] / size;
+    if (row[NBYTES] % size || itemsize > 8 || itemsize & (itemsize - 1)) return 0;
+    read_axes(axes, shape, (int)row[DIMENSIONS], (Py_ssize_t)itemsize);
+    return order_of(axes->dimensions, axes->shape, axes->strides, axes->itemsize) != SCATTERED;
+}
+
+/* Read eight bytes of turned elements, which are the ones from `place` on in C order. */
+static void read_turned(char *to, const char *data, const Axes *axes, int64_t place) {
+    for (Py_ssize_t done = 0; done < 8; done += axes->itemsize) {
+        int64_t index = (place + done) / axes->itemsize, offset = 0;
+        for (int axis = axes->dimensions - 1; axis >= 0; index /= axes->shape[axis--])
+            offset += index % axes->shape[axis] * axes->strides[axis];
+        memcpy(to + done, data + offset, (size_t)axes->itemsize);
+    }
+}
+
+/* A hash of an array, computed from a sample of its words in C order. `axes`: those of turned elements, or
+   NULL. */
+static uint64_t mark_of(const char *data, int64_t nbytes, const Axes *axes) {
     uint64_t mark = (uint64_t)nbytes, word;
-    int64_t last = nbytes - 8, step = last / (SAMPLES - 1);
+    int64_t last = nbytes - 8, step = last / (SAMPLES - 1) / 8 * 8;
     for (int i = 0; i < SAMPLES; i++) {
-        memcpy(&word, data + (i == SAMPLES - 1 ? last : i * step), 8);
+        int64_t at = i == SAMPLES - 1 ? last : i * step;
+        if (axes) read_turned((char *)&word, data, axes, at);
+        else memcpy(&word, data + at, 8);
         mark = (mark ^ word) * 0x9e3779b97f4a7c15u;
         mark ^= mark >> 29;
     }
     return mark;
 }
 
-/* Place the elements of all outputs one after the other; returns the number of bytes used. */
-static int64_t place(const Outputs *outputs, Known *known, uint64_t most, int64_t *starts) {
+/* Copy turned elements in C order; 0 if their axes do not fill so many bytes. */
+static int turn_back(char *to, const char *from, const int64_t *row, const int64_t *shape) {
+    Axes axes;
+    if (!turned_axes(row, shape, &axes)) return 0;
+    const Py_buffer view = {.buf = (void *)from, .itemsize = axes.itemsize, .ndim = axes.dimensions,
+                            .shape = axes.shape, .strides = axes.strides};
+    copy_in_order(to, &view);
+    return 1;
+}
+
+/* Whether the elements of two outputs of the same size are the same in C order. `scratch` has room for them;
+   two outputs that are turned differently count as different. */
+static int same_elements(const char *data, const int64_t *row, const int64_t *shape, const Known *known,
+                         char *scratch) {
+    if (same_order(row, shape, known))
+        return known->data == data || !memcmp(known->data, data, (size_t)known->nbytes);
+    int turned = row[ORDER] == TURNED;
+    if (!scratch || (turned && known->row[ORDER] == TURNED)) return 0;
+    return (turned ? turn_back(scratch, data, row, shape)
+                   : turn_back(scratch, known->data, known->row, known->shape)) &&
+           !memcmp(scratch, turned ? known->data : data, (size_t)known->nbytes);
+}
+
+/* Place the elements of all outputs one after the other; returns the number of bytes used. `scratch`: room for
+   the largest output that is turned, or NULL. */
+static int64_t place(const Outputs *outputs, Known *known, uint64_t most, char *scratch, int64_t *starts) {
     const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
     for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
         const char *data = outputs->blocks[row[BLOCK]].start + row[START];
         int64_t nbytes = row[NBYTES];
         if (nbytes >= COMPARED) {
-            uint64_t mark = mark_of(data, nbytes);
+            Axes axes;
+            int turned = row[ORDER] == TURNED && turned_axes(row, shape, &axes);
+            uint64_t mark = mark_of(data, nbytes, turned ? &axes : NULL);
             Known *at = NULL;
             for (int tries = 0; tries < TRIES; tries++) {
                 at = known + ((mark + (uint64_t)tries) & (most - 1));
                 if (!at->nbytes) break;
-                if (at->nbytes == nbytes && same_order(row, shape, at) &&
-                    (at->data == data || !memcmp(at->data, data, (size_t)nbytes))) {
+                if (at->nbytes == nbytes && same_elements(data, row, shape, at, scratch)) {
                     starts[i] = at->start;
                     goto next;
                 }
@@ -83,29 +134,16 @@ int64_t place_outputs(const Block *blocks, const int64_t *rows, const int64_t *s
                       int64_t *starts) {
     const Outputs outputs = {blocks, rows, shapes, many};
     uint64_t most = 8;
+    int64_t largest = 0; /* of those that are turned */
     while (most < 2 * (uint64_t)many) most *= 2;
+    for (const int64_t *row = rows; row < rows + PLACES * many; row += PLACES)
+        if (row[ORDER] == TURNED && row[NBYTES] > largest) largest = row[NBYTES];
+    char *scratch = largest ? malloc((size_t)largest) : NULL;
     Known *known = calloc(most, sizeof(Known));
-    int64_t used = known ? place(&outputs, known, most, starts) : -1;
+    int64_t used = known ? place(&outputs, known, most, scratch, starts) : -1;
     free(known);
+    free(scratch);
     return used;
-}
-
-/* Copy turned elements in C order; 0 if their axes do not fill so many bytes. */
-static int turn_back(char *to, const char *from, const int64_t *row, const int64_t *shape) {
-    int dimensions = (int)row[DIMENSIONS];
-    Py_ssize_t size = 1;
-    Axes axes;
-    for (int axis = 0; axis < dimensions; axis++) {
-        if (shape[axis] < 1 || shape[axis] > row[NBYTES] / size) return 0;
-        size *= (Py_ssize_t)shape[axis];
-    }
-    if (row[NBYTES] % size) return 0;
-    read_axes(&axes, shape, dimensions, (Py_ssize_t)row[NBYTES] / size);
-    if (order_of(dimensions, axes.shape, axes.strides, axes.itemsize) == SCATTERED) return 0;
-    const Py_buffer view = {.buf = (void *)from, .itemsize = axes.itemsize, .ndim = dimensions,
-                            .shape = axes.shape, .strides = axes.strides};
-    copy_in_order(to, &view);
-    return 1;
 }
 
 /* Copy the elements of outputs to where `place` has placed them: equal ones follow the first. */

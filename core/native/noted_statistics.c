@@ -86,7 +86,10 @@ static int is_sound(const Block *block, Py_ssize_t place, int bins) {
         int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
         if (words > left || !summary_reads((char)type_of(at[1]))) return 0;
         if (at[1] & DIGESTED) {
-            if (at[3] != sizeof(Digest) || bins != FLOAT_BINS) return 0;
+            Digest digest;
+            if (at[3] != sizeof digest || bins != FLOAT_BINS) return 0;
+            memcpy(&digest, at + 4 + 2 * at[2], sizeof digest);
+            if (digest.bytes < 1 || digest.bytes != bytes_of_shape(at, INT64_MAX)) return 0;
         } else if (at[3] != (at[1] & REPEATED ? 8 : bytes_of_shape(at, rest))) return 0;
         left -= words;
         at += words;

@@ -20,6 +20,7 @@ static PyObject *pauses_new(PyTypeObject *type, PyObject *arguments, PyObject *k
         return PyErr_NoMemory();
     }
     PyThread_acquire_lock(self->going_on, WAIT_LOCK);
+    noted_until = 0; /* a new run has a clock of its own */
     return (PyObject *)self;
 }
 
@@ -32,8 +33,8 @@ static long long spanned(long slice_us, int slices) {
 
 PyDoc_STRVAR(wait_doc,
 "wait(now, slice_us, least, most)\n--\n\n"
-"Wait for a slice of time, and on until no execution has been noted for some slices, for most slices\n"
-"at most.\n\n"
+"Wait for some slices of time, and on until no execution has been noted for as many, for most slices at\n"
+"most. Executions that are emitted as events do not count.\n\n"
 "Args:\n"
 "    now: The time in nanoseconds, on the clock of the executions.\n\n"
 "Returns the nanoseconds since the execution noted last; 0 if that was less than `least` slices ago, or\n"
@@ -53,7 +54,7 @@ static PyObject *pauses_wait(PyObject *object, PyObject *arguments) {
     }
     const long long began = now_ns(), origin = began - now, over = began + spanned(slice_us, most);
     const long long wanted = spanned(slice_us, least);
-    long long next = spanned(slice_us, 1);
+    long long next = spanned(slice_us, least > 1 ? least : 1);
     Py_BEGIN_ALLOW_THREADS
     for (long long at = began; at < over && !self->ended;) {
         long long rest = over - at;

@@ -172,11 +172,13 @@ static Described *describe(PyObject *node) {
 }
 
 static void forget_nodes(Writers *self) {
-    for (size_t i = 0; i < self->nodes_room; i++)
-        if (self->nodes[i]) free_described(self->nodes[i]);
-    PyMem_Free(self->nodes);
-    self->nodes = NULL;
+    Described **nodes = self->nodes;
+    size_t room = self->nodes_room;
+    self->nodes = NULL; /* first, as freeing a node may run code of the program */
     self->nodes_many = self->nodes_room = 0;
+    for (size_t i = 0; i < room; i++)
+        if (nodes[i]) free_described(nodes[i]);
+    PyMem_Free(nodes);
 }
 
 static Described **place_of_node(Described **nodes, size_t room, PyObject *node) {

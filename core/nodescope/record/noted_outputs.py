@@ -8,7 +8,7 @@ Invariant: noted executions are taken once, in order; a lot owns its copies.
 from __future__ import annotations
 
 from array import array as array_of
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -83,18 +83,17 @@ class NotedStatistics(NamedTuple):
         """Bytes of all columns."""
         return sum([column.nbytes for column in self[:_COLUMNS]])
 
-    def array(self, row: int, lots: Sequence[NotedLot]) -> Array:
-        """The elements of an output, in the memory of its lot."""
-        cells = self.outputs[row].tolist()
-        many = cells[DIMENSIONS]
-        end = 2 * int(self.outputs[: row + 1, DIMENSIONS].sum())
-        sizes = self.shapes[end - 2 * many : end].tolist()
-        block, start = memoryview(lots[cells[BLOCK]].piece[0]), cells[START]
-        content = block[start : start + cells[NBYTES]]
-        dtype, strides = np.dtype(chr(cells[CODE])), sizes[many:]
-        return np.ndarray(
-            sizes[:many], dtype, content, 0, strides if cells[ORDER] == TURNED else None
-        )
+    def arrays(self, rows: Iterable[int], lots: Sequence[NotedLot]) -> Iterator[Array]:
+        """The elements of outputs, in the memory of their lots."""
+        ends = np.cumsum(2 * self.outputs[:, DIMENSIONS])
+        for row in rows:
+            cells, end = self.outputs[row].tolist(), int(ends[row])
+            many = cells[DIMENSIONS]
+            sizes = self.shapes[end - 2 * many : end].tolist()
+            block, start = memoryview(lots[cells[BLOCK]].piece[0]), cells[START]
+            content = block[start : start + cells[NBYTES]]
+            strides = sizes[many:] if cells[ORDER] == TURNED else None
+            yield np.ndarray(sizes[:many], chr(cells[CODE]), content, 0, strides)
 
     def numbered(self, first: int) -> NotedStatistics:
         """The same executions with seqs from ``first`` instead of 0."""
@@ -203,9 +202,9 @@ def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStat
         outputs=columns.outputs.copy(), moments=columns.moments.copy(),
         histograms=columns.histograms.copy(), previews=columns.previews.copy(),
     )  # fmt: skip
-    for row in np.flatnonzero(columns.outputs[:, FINITE] < 0).tolist():
-        cells, array = columns.outputs[row], columns.array(row, lots)
-        summary = summarise(array)
+    rows = np.flatnonzero(columns.outputs[:, FINITE] < 0).tolist()
+    for row, array in zip(rows, columns.arrays(rows, lots), strict=True):
+        cells, summary = columns.outputs[row], summarise(array)
         cells[[NAN, INF, ZERO]] = summary.nan_count, summary.inf_count, summary.zero_count
         cells[FINITE] = array.size - summary.nan_count - summary.inf_count
         columns.previews[row, : len(summary.preview)] = summary.preview

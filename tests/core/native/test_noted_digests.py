@@ -112,6 +112,19 @@ def test_a_lot_with_a_damaged_digest_is_refused() -> None:
         native.summarise_noted(((bytes(content), 0, len(content)),), bytes(8), 1, 1, BINS)
 
 
+@pytest.mark.parametrize("nbytes", [0, -1, -(1 << 63), 47_999])
+def test_a_digest_of_another_size_is_refused(nbytes: int) -> None:
+    lot = lot_of([(np.arange(6000.0),)], digests=True)
+    block, begin, end = lot.piece
+    content = bytearray(memoryview(block)[begin:end])
+    words = np.frombuffer(content, np.int64)
+    (place,) = np.flatnonzero(words == 48_000)  # the bytes of the elements
+    words[place] = nbytes
+    assert native.summarise_noted is not None
+    with pytest.raises(ValueError, match="no block of noted executions"):
+        native.summarise_noted(((bytes(content), 0, len(content)),), bytes(8), 1, 1, BINS)
+
+
 def test_other_numbers_than_those_in_the_block_are_refused() -> None:
     lot = lot_of(executions_of([np.arange(600.0), np.ones(3), np.zeros((2, 2))]), digests=False)
     summarise, many, outputs = native.summarise_noted, len(lot), lot.outputs

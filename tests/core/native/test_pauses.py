@@ -69,6 +69,16 @@ def test_the_time_of_a_pause_is_that_since_the_last_execution(pauses: Any) -> No
     assert pauses.wait(25_000_000, SLICE_US, 3, ENDLESS) >= 20_000_000
 
 
+def test_without_executions_a_wait_takes_all_slices() -> None:
+    """Also after another run, which has a clock of its own."""
+    sink = noted_times(lambda: sink.take(), lambda: None)
+    sink(1, 1, 7, 10, now() + (1 << 60))
+    assert native.Pauses is not None
+    pauses, began = native.Pauses(), now()
+    assert pauses.wait(20_000_000, SLICE_US, 3, ENDLESS) > 20_000_000
+    assert now() - began >= 3 * SLICE_US * 1000
+
+
 def test_without_a_pause_the_wait_ends_after_most_slices(pauses: Any) -> None:
     sink = noted_times(lambda: sink.take(), lambda: None)
     sink(1, 1, 7, 10, now() + (1 << 60))

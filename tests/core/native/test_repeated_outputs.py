@@ -52,7 +52,7 @@ def lot_of(*outputs: Array) -> NotedLot:
 
 def elements(lot: NotedLot) -> list[bytes]:
     noted = statistics_of([lot], [0])
-    return [noted.array(row, [lot]).tobytes() for row in range(lot.outputs)]
+    return [array.tobytes() for array in noted.arrays(range(lot.outputs), [lot])]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_elements_are_those_of_the_array(seed: int) -> None:
         array = array[(0,) * (array.ndim - 2)]
     lot = lot_of(array)
     noted = statistics_of([lot], [5])
-    assert np.array_equal(noted.array(0, [lot]), array)
+    assert np.array_equal(*noted.arrays([0], [lot]), array)
     assert gathered(lot, noted) == (array.tobytes(), [0])
     assert (noted.outputs[0, ORDER] == IN_ORDER) == array.flags.c_contiguous
 
@@ -90,14 +90,30 @@ def test_a_transposition_takes_no_copy_and_no_statistics_again() -> None:
     assert len({*places[:5]}) == 1
     assert places[5] != places[0]
     elements, starts = gathered(lot, noted)
+    arrays = list(noted.arrays(range(len(views)), [lot]))
     for row, view in enumerate(views):
-        assert np.array_equal(noted.array(row, [lot]), view)
+        assert np.array_equal(arrays[row], view)
         assert elements[starts[row] : starts[row] + view.nbytes] == view.tobytes()
         assert noted.previews[row].tolist() == view.ravel()[:8].tolist()
         assert noted.moments[row, 2] == pytest.approx(view.mean())
     assert starts[0] == starts[3]
     assert starts[1] == starts[4]
     assert len({*starts}) == 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("first", ["turned", "copied"])
+def test_a_copy_of_a_transposition_is_stored_once_with_it(dtype: str, first: str) -> None:
+    base = np.random.default_rng(1).integers(0, 2, (5, 6, 7)).astype(dtype)
+    turned = base.transpose(1, 0, 2)
+    copied, other = turned.reshape(6, 35), base.reshape(6, 35)
+    lot = lot_of(*((turned, copied) if first == "turned" else (copied, turned)), other, base)
+    noted = statistics_of([lot], [5], place=True)
+    elements, starts = gathered(lot, noted)
+    assert noted.places is not None
+    assert np.frombuffer(noted.places[1], np.int64).tolist() == starts
+    assert elements == turned.tobytes() + base.tobytes()
+    assert starts == [0, 0, base.nbytes, base.nbytes]
 
 
 def test_a_view_of_written_elements_is_copied() -> None:
@@ -111,4 +127,4 @@ def test_a_view_of_written_elements_is_copied() -> None:
     lot = NotedLot(*taken)
     noted = statistics_of([lot], [5])
     assert noted.moments[:, 1].tolist() == [0, 1]
-    assert [noted.array(row, [lot])[4, 3] for row in (0, 1)] == [0, 1]
+    assert [array[4, 3] for array in noted.arrays((0, 1), [lot])] == [0, 1]

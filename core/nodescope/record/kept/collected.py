@@ -89,5 +89,5 @@ class KeptArrays:
             self.layouts.append((value, seq, _text_of(tuple(shapes[start:end].tolist()))))
 
     def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
-        pairs = zip(of.values.tolist(), of.seqs.tolist(), strict=True)
-        self.few += [(*pair, noted.array(row, lots)) for row, pair in enumerate(pairs)]
+        arrays = noted.arrays(range(len(noted.outputs)), lots)
+        self.few += zip(of.values.tolist(), of.seqs.tolist(), arrays, strict=True)

@@ -121,6 +121,14 @@ def test_turned_elements_stay_within_their_output(
     assert bytes(gathered) == content
 
 
+def test_turned_elements_of_other_sizes_are_not_followed() -> None:
+    assert native.gather_elements is not None
+    row, content = np.zeros(14, np.int64), bytes(range(9))
+    row[9], row[12], row[13] = 9, -1, 2
+    sizes = np.array([3, 1, 3, 3], np.int64)
+    assert bytes(native.gather_elements(((content, 0, 9),), row, sizes, bytes(8), 9)) == content
+
+
 @pytest.mark.parametrize(
     ("place", "number"),
     [

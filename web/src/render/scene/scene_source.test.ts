@@ -174,6 +174,32 @@ describe("the first picture", () => {
     expect([chosen.length, choosing.at(-1)]).toEqual([2, false]);
   });
 
+  it("does not come if the layout fails", () => {
+    class FailingWorker {
+      onmessage: ((event: { data: LayoutReply }) => void) | undefined;
+      terminate(): void {}
+      postMessage(request: LayoutRequest): void {
+        if (request.kind !== "layout") return;
+        failing.push(() =>
+          this.onmessage?.({
+            data: { kind: "failed", ticket: request.ticket, message: "no room" },
+          }),
+        );
+      }
+    }
+    const failing: (() => void)[] = [];
+    vi.stubGlobal("Worker", FailingWorker);
+    const said = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    const { made, choosing } = source();
+    made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
+    made.setGraph(GRAPH);
+    expect(choosing.at(-1)).toBe(true);
+    for (const fail of failing) fail();
+    expect(said).toHaveBeenCalledWith("no room");
+    said.mockRestore();
+    expect([made.settled, choosing.at(-1)]).toEqual([true, false]);
+  });
+
   it("is chosen once more when a graph that has grown a little stops growing", () => {
     vi.useFakeTimers();
     vi.stubGlobal("Worker", HeldWorker);

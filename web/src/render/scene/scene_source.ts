@@ -91,7 +91,7 @@ export class SceneSource {
   constructor(private readonly listener: SceneListener) {
     this.client = new LayoutClient({
       scene: (scene, ms, chosen, open) => this.arrived(scene, ms, chosen, open),
-      busy: (busy) => busy && this.listener.busy(),
+      busy: (busy) => (busy ? this.listener.busy() : this.calm()),
       progress: (share) => this.listener.progress(share),
       hierarchy: (posted, version) => this.told(posted, version),
     });
@@ -188,6 +188,13 @@ export class SceneSource {
   /** Whether the graph has grown by more than a factor since the layout chose the open scopes. */
   private grownBy(factor: number): boolean {
     return (this.graph?.nodes.length ?? 0) > factor * this.chosenFor;
+  }
+
+  /** No layout runs: a choice that has not come will not come. */
+  private calm(): void {
+    if (!this.client.idle) return;
+    this.awaitsChoice = this.postponed = false;
+    this.tellChoosing();
   }
 
   private tellChoosing(): void {

@@ -161,6 +161,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
     onCleanup(() => {
       props.onView(undefined);
       created.dispose();
+      props.ui.setChoiceAhead(false);
     });
   });
   const colourings = () => COLOURINGS.filter(({ id }) => coloured(props.store, props.overlays, id));
