@@ -109,7 +109,7 @@ for step in ns.steps(range(1, 41)):
     with ns.name_scope(f"layer_{step}"):
         for part in range(20):  # equal arrays would be written once
             total += float(np.tanh(ns.tensor(np.arange(5000.0) + step + part)).numpy().sum())
-print(f"total {total!r}", flush=True)
+print(f"total {total!r}\\n", end="", flush=True)  # in one write: messages come at any moment
 raise SystemExit(3)
 """
 
