@@ -16,7 +16,7 @@
 #define ORDER 12
 #define DIMENSIONS 13
 #define SAMPLES 8
-#define TRIES 4     /* most earlier arrays that an array is compared with */
+#define TRIES 8     /* most earlier arrays that an array is compared with */
 
 /* Outputs, in the columns of `summarise_noted`. */
 typedef struct {
