@@ -1,4 +1,4 @@
-/* Gathers the elements of noted outputs into one piece of memory. */
+/* Places the elements of noted outputs one after the other, equal ones once, and gathers them there. */
 #ifndef NODESCOPE_ELEMENTS_H
 #define NODESCOPE_ELEMENTS_H
 
