@@ -14,12 +14,7 @@
 #define LANES 8
 #define TABLES 4
 #define MANY_FLOATS 64
-
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define VECTORISED
-#endif
+#define MANY_BYTES 1024 /* below this number, counting each value takes longer, unless there are only two */
 
 /* Squares and sums of numbers between these two neither overflow nor underflow in float64. */
 static const double LEAST = 0x1p-300, MOST = 0x1p300;
@@ -52,6 +47,11 @@ CONVERTER(from_int32, int32_t)
 CONVERTER(from_uint32, uint32_t)
 CONVERTER(from_int64, int64_t)
 CONVERTER(from_uint64, uint64_t)
+
+/* Any byte but zero is true. */
+static void from_bool(const char *from, int64_t stride, int many, double *to) {
+    for (int i = 0; i < many; i++, from += stride) to[i] = *from != 0;
+}
 
 static inline float as_float(uint32_t bits) {
     float number;
@@ -89,7 +89,8 @@ static Convert converter(char code, int itemsize) {
     case 'd': return from_double;
     case 'e': return from_half;
     case 'E': return from_bfloat16;
-    case '?': case 'B': return from_uint8;
+    case '?': return from_bool;
+    case 'B': return from_uint8;
     case 'b': return from_int8;
     case 'h': return from_int16;
     case 'H': return from_uint16;
@@ -314,10 +315,14 @@ int summarise(const Source *source, int bins, Summary *summary) {
     summary->size = 1;
     for (int i = 0; i < source->dimensions; i++) summary->size *= source->shape[i];
     flatten(source, &flat);
-    if (flat.code == 'f' && flat.dimensions == 1 && flat.strides[0] == flat.itemsize &&
-        summary->size >= MANY_FLOATS && bins == FLOAT_BINS) {
-        summary_preview(source, summary);
-        if (summarise_floats((const float *)flat.data, summary->size, summary)) return 0;
+    if (flat.dimensions == 1 && flat.strides[0] == flat.itemsize) {
+        int floats = flat.code == 'f' && summary->size >= MANY_FLOATS && bins == FLOAT_BINS;
+        int bytes = flat.itemsize == 1 && (flat.code == '?' || summary->size >= MANY_BYTES);
+        if (bytes) summarise_bytes(flat.data, flat.code, bins, summary);
+        if (bytes || (floats && summarise_floats((const float *)flat.data, summary->size, summary))) {
+            summary_preview(source, summary);
+            return 0;
+        }
     }
     begin(&reader, &flat);
     while ((many = next_block(&reader, block))) {

@@ -8,6 +8,12 @@
 #define MOST_BINS 256
 #define PREVIEW 8
 
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTORISED
+#endif
+
 /* An array to be read. Strides are in bytes; `code` is NumPy's type character, or 'E' for bfloat16. */
 typedef struct {
     const char *data;
@@ -36,6 +42,9 @@ int summary_reads(char code);
    not all elements are finite, too many digits would be lost, or the processor lacks the instructions.
  */
 int summarise_floats(const float *items, int64_t size, Summary *summary);
+
+/* The same for contiguous elements of one byte, of type `code`. */
+void summarise_bytes(const char *items, char code, int bins, Summary *summary);
 
 /* Fill the preview of a summary: the first elements. */
 void summary_preview(const Source *source, Summary *summary);

@@ -91,6 +91,22 @@ def test_all_sizes_of_blocks(dtype: str, size: int) -> None:
         check(np.full_like(array, np.inf))
 
 
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1"])
+@pytest.mark.parametrize("size", [1, 7, 8, 1023, 1024, 1025, 40_003])
+@pytest.mark.parametrize("bins", [1, BINS, native.MOST_BINS])
+def test_elements_of_one_byte(dtype: str, size: int, bins: int) -> None:
+    rng = np.random.default_rng(size)
+    for array in (
+        rng.integers(0, 256, size).astype(dtype),
+        rng.integers(-1, 3, size).astype(dtype),
+        rng.integers(0, 256, size).astype("u1").view(dtype),  # a bool may hold any byte
+        np.full(size, 1, dtype),
+        np.zeros(size, dtype),
+    ):
+        check(array, bins)
+        check(np.repeat(array, 2)[::2], bins)
+
+
 @pytest.mark.parametrize("size", [2, 9, 700, 40_000])
 @pytest.mark.parametrize("signs", [(0.0, -0.0), (-0.0, 0.0), (-0.0,), (1.0, -0.0, 0.0)])
 @pytest.mark.parametrize("turned", [1.0, -1.0])
