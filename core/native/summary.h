@@ -39,8 +39,7 @@ int summary_reads(char code);
 #define FLOAT_BINS 32
 
 /* Fill a summary of contiguous float32, except its size and preview. Returns 0 if that is not possible:
-   not all elements are finite, too many digits would be lost, or the processor lacks the instructions.
- */
+   not all elements are finite, or the processor lacks the instructions. */
 int summarise_floats(const float *items, int64_t size, Summary *summary);
 
 /* The same for contiguous elements of one byte, of type `code`. */

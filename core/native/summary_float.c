@@ -1,6 +1,7 @@
 /* Statistics of contiguous float32, the most frequent case; see summary.h.
 
-   The sums are of differences from the mean of the first items, so that one pass also yields the spread.
+   One pass yields sums and squares; if the mean is large beside the spread, it is repeated with the
+   differences from the mean, as too few digits of the spread would be left.
    For the histogram, each item becomes a word in which the bit of its bin is set, and the words are
    added up position by position with bitwise operations (Harley and Seal), because counters in memory
    would wait for one another. Bins are computed as elsewhere, in float64 without fused operations. */
@@ -11,23 +12,23 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-#define FIRST 1024
 #define FEW 96          /* up to this number, items are counted one by one */
 #define MANY 512        /* from this number on, wide vectors are used: reading their counts takes longer */
-/* If more than this fraction of the squares is due to the distance of the mean from the shift, too few
-   digits are left. */
-#define CANCELLED 0.999
+/* If more than this fraction of the squares is due to the mean, too few digits of the spread are left. */
+#define CANCELLED 0.8
+#define AT_ONCE (1 << 16) /* items that are added up in the same parts: few, so that rounding stays small */
 
 /* Totals on the assumption that all items are finite; they are valid if `squares` is finite. */
 WITH_AVX2 static void total(const float *items, int64_t many, double shift, Totals *totals) {
     __m256 low = _mm256_set1_ps(INFINITY), high = _mm256_set1_ps(-INFINITY);
     __m256i zeros = _mm256_setzero_si256();
     __m256d shifts = _mm256_set1_pd(shift);
-    __m256d sums[4], squares[4];
-    for (int j = 0; j < 4; j++) sums[j] = squares[j] = _mm256_setzero_pd();
-    int64_t whole = many - many % 16;
-    for (int64_t i = 0; i < whole; i += 16) {
-        for (int j = 0; j < 2; j++) {
+    __m256d sums[4], squares[8];
+    for (int j = 0; j < 4; j++) sums[j] = _mm256_setzero_pd();
+    for (int j = 0; j < 8; j++) squares[j] = _mm256_setzero_pd();
+    int64_t whole = many - many % PARTS;
+    for (int64_t i = 0; i < whole; i += PARTS) {
+        for (int j = 0; j < 4; j++) {
             __m256 x = _mm256_loadu_ps(items + i + 8 * j);
             low = _mm256_min_ps(x, low);
             high = _mm256_max_ps(x, high);
@@ -36,11 +37,15 @@ WITH_AVX2 static void total(const float *items, int64_t many, double shift, Tota
         }
         for (int j = 0; j < 4; j++) {
             __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(items + i + 4 * j));
+            __m256d y = _mm256_cvtps_pd(_mm_loadu_ps(items + i + 4 * j + 16));
             x = _mm256_sub_pd(x, shifts);
-            sums[j] = _mm256_add_pd(sums[j], x);
+            y = _mm256_sub_pd(y, shifts);
+            sums[j] = _mm256_add_pd(sums[j], _mm256_add_pd(x, y));
             squares[j] = _mm256_fmadd_pd(x, x, squares[j]);
+            squares[4 + j] = _mm256_fmadd_pd(y, y, squares[4 + j]);
         }
     }
+    for (int j = 0; j < 4; j++) squares[j] = _mm256_add_pd(squares[j], squares[4 + j]);
     float lows[8], highs[8];
     int32_t counts[8];
     _mm256_storeu_ps(lows, low);
@@ -75,14 +80,12 @@ WITH_AVX2 static inline void add_carry(__m256i *levels, int level, __m256i carry
 typedef struct {
     __m256d low, scale;
     __m256 rough_scale, under, over;  /* see `Rough` */
-    int roughly;
     __m256i levels[LEVELS];
 } Bins;
 
 WITH_AVX2 static Bins bins_of(double low, double scale) {
     Rough rough = rough_of(low, scale);
     Bins bins = {.low = _mm256_set1_pd(low), .scale = _mm256_set1_pd(scale)};
-    bins.roughly = rough.applies;
     bins.rough_scale = _mm256_set1_ps(rough.scale);
     bins.under = _mm256_set1_ps(rough.under);
     bins.over = _mm256_set1_ps(rough.over);
@@ -111,7 +114,6 @@ WITH_AVX2 __attribute__((noinline)) static __m256i exact_carry_of_4(Bins *bins,
 /* Bins are computed in float32 if none of the 32 items is near the border of a bin. */
 WITH_AVX2 static inline __m256i carry_of_4(Bins *bins, const float *items) {
     __m256i bits[4], same = _mm256_set1_epi32(-1);
-    if (!bins->roughly) return exact_carry_of_4(bins, items);
     for (int j = 0; j < 4; j++) {
         __m256 x = _mm256_loadu_ps(items + 8 * j);
         __m256i place = _mm256_cvttps_epi32(_mm256_fmadd_ps(x, bins->rough_scale, bins->under));
@@ -163,22 +165,22 @@ WITH_AVX2 static void count(const float *items, int64_t size, double low, double
 }
 
 int summarise_floats(const float *items, int64_t size, Summary *summary) {
-    Totals totals = {INFINITY, -INFINITY, 0.0, 0.0, 0};
+    Totals totals;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
     int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     Total add = wide ? total_wide : total;
     Count counted = wide && size >= MANY ? count_wide : count;
-    int64_t few = size < FIRST ? size : FIRST;
-    add(items, few, 0.0, &totals);
-    double shift = totals.sum / (double)few;
-    if (!(totals.squares < INFINITY)) return 0;
-    totals = (Totals){INFINITY, -INFINITY, 0.0, 0.0, 0};
-    for (int64_t at = 0; at < size; at += 1 << 20)  /* in parts, as zeros are counted in int32 */
-        add(items + at, size - at < 1 << 20 ? size - at : 1 << 20, shift, &totals);
-    if (!(totals.squares < INFINITY)) return 0;
-    double number = (double)size, apart = totals.sum / number;
-    if (totals.sum * apart > CANCELLED * totals.squares && totals.low != totals.high) return 0;
+    double number = (double)size, shift = 0.0, apart;
+    for (int again = 0;; again++) {
+        totals = (Totals){INFINITY, -INFINITY, 0.0, 0.0, 0};
+        for (int64_t at = 0; at < size; at += AT_ONCE)
+            add(items + at, size - at < AT_ONCE ? size - at : AT_ONCE, shift, &totals);
+        if (!(totals.squares < INFINITY)) return 0;
+        apart = totals.sum / number;
+        if (again || totals.sum * apart <= CANCELLED * totals.squares || totals.low == totals.high) break;
+        shift = apart;
+    }
     /* Whether 0.0 or -0.0 is the extreme depends on the order of elements: -0.0 becomes 0.0. */
     double low = summary->low = (double)totals.low + 0.0;
     double high = summary->high = (double)totals.high + 0.0;

@@ -4,10 +4,14 @@
 
 #include "summary.h"
 
+#include <math.h>
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
+#define INLINED inline __attribute__((always_inline))
+#define PARTS 32
 
 typedef struct {
     float low, high;
@@ -15,8 +19,9 @@ typedef struct {
     int64_t zero;
 } Totals;
 
-/* Add the totals of items. The sums have sixteen parts, whatever the vector size: part j is the sum of
-   every sixteenth item from the j-th on, so that all processors compute the same bits. */
+/* Add the totals of items. Squares are added in PARTS parts, whatever the vector size: part j is the sum of
+   those of every 32nd item from the j-th on; so are pairs of items, sixteen apart, in half as many. Thus
+   all processors compute the same bits. */
 typedef void (*Total)(const float *items, int64_t many, double shift, Totals *totals);
 
 /* Count the items in each bin; their number is a multiple of sixteen. The last bin gets all items that
@@ -71,16 +76,14 @@ WITH_AVX2 static inline void read_levels(const __m256i *levels, uint8_t *counts)
 /* Offsets for computing bins in float32: a margin below and above the exact offset, to allow for
    rounding. */
 typedef struct {
-    float scale, under, over;
-    int applies;          /* whether the margin is small */
+    float scale, under, over; /* `over` is NaN if the margin is not small: its bins differ from all others */
 } Rough;
 
 static inline Rough rough_of(double low, double scale) {
     double offset = -low * scale, size = offset < 0 ? -offset : offset;
     double margin = (size + 2 * FLOAT_BINS) * 0x1p-21;
-    Rough rough = {(float)scale, (float)(offset - margin), (float)(offset + margin),
-                   margin < 0.01 && scale < 1e30};
-    return rough;
+    if (!(margin < 0.01 && scale < 1e30)) return (Rough){0.0f, 0.0f, NAN};
+    return (Rough){(float)scale, (float)(offset - margin), (float)(offset + margin)};
 }
 
 /* `Total` and `Count` with vectors of 512 bits. */

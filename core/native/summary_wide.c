@@ -11,25 +11,32 @@
 WITH_AVX512 static inline __m256d lower(__m512d lanes) { return _mm512_castpd512_pd256(lanes); }
 WITH_AVX512 static inline __m256d upper(__m512d lanes) { return _mm512_extractf64x4_pd(lanes, 1); }
 
-WITH_AVX512 void total_wide(const float *items, int64_t many, double shift, Totals *totals) {
+WITH_AVX512 static INLINED __m512d apart_from(const float *items, __m512d shift, int shifted) {
+    __m512d x = _mm512_cvtps_pd(_mm256_loadu_ps(items));
+    return shifted ? _mm512_sub_pd(x, shift) : x;
+}
+
+WITH_AVX512 static INLINED void total_as(const float *items, int64_t many, double shift, Totals *totals,
+                                         int shifted) {
     __m512 low = _mm512_set1_ps(INFINITY), high = _mm512_set1_ps(-INFINITY);
     __m512i zeros = _mm512_setzero_si512(), one = _mm512_set1_epi32(1);
     __m512d shifts = _mm512_set1_pd(shift);
-    __m512d sums[2], squares[2];
-    for (int j = 0; j < 2; j++) sums[j] = squares[j] = _mm512_setzero_pd();
-    int64_t whole = many - many % 16;
-    for (int64_t i = 0; i < whole; i += 16) {
-        _mm_prefetch((const char *)(items + i + 2048), _MM_HINT_T0);
-        __m512 all = _mm512_loadu_ps(items + i);
-        low = _mm512_min_ps(all, low);
-        high = _mm512_max_ps(all, high);
-        __mmask16 is_zero = _mm512_cmp_ps_mask(all, _mm512_setzero_ps(), _CMP_EQ_OQ);
-        zeros = _mm512_mask_add_epi32(zeros, is_zero, zeros, one);
+    __m512d sums[2], squares[2], more_squares[2];
+    for (int j = 0; j < 2; j++) sums[j] = squares[j] = more_squares[j] = _mm512_setzero_pd();
+    int64_t whole = many - many % PARTS;
+    for (int64_t i = 0; i < whole; i += PARTS) {
         for (int j = 0; j < 2; j++) {
-            __m512d x = _mm512_cvtps_pd(_mm256_loadu_ps(items + i + 8 * j));
-            x = _mm512_sub_pd(x, shifts);
-            sums[j] = _mm512_add_pd(sums[j], x);
+            _mm_prefetch((const char *)(items + i + 16 * j + 2048), _MM_HINT_T0);
+            __m512 all = _mm512_loadu_ps(items + i + 16 * j);
+            low = _mm512_min_ps(all, low);
+            high = _mm512_max_ps(all, high);
+            __mmask16 is_zero = _mm512_cmp_ps_mask(all, _mm512_setzero_ps(), _CMP_EQ_OQ);
+            zeros = _mm512_mask_add_epi32(zeros, is_zero, zeros, one);
+            __m512d x = apart_from(items + i + 8 * j, shifts, shifted);
+            __m512d y = apart_from(items + i + 8 * j + 16, shifts, shifted);
+            sums[j] = _mm512_add_pd(sums[j], _mm512_add_pd(x, y));
             squares[j] = _mm512_fmadd_pd(x, x, squares[j]);
+            more_squares[j] = _mm512_fmadd_pd(y, y, more_squares[j]);
         }
     }
     float lows[16], highs[16];
@@ -42,10 +49,16 @@ WITH_AVX512 void total_wide(const float *items, int64_t many, double shift, Tota
         if (highs[j] > totals->high) totals->high = highs[j];
         totals->zero += counts[j];
     }
+    for (int j = 0; j < 2; j++) squares[j] = _mm512_add_pd(squares[j], more_squares[j]);
     totals->sum += added_parts(lower(sums[0]), upper(sums[0]), lower(sums[1]), upper(sums[1]));
     totals->squares += added_parts(lower(squares[0]), upper(squares[0]), lower(squares[1]),
                                    upper(squares[1]));
     total_singly(items + whole, many - whole, shift, totals);
+}
+
+WITH_AVX512 void total_wide(const float *items, int64_t many, double shift, Totals *totals) {
+    if (shift == 0.0) total_as(items, many, shift, totals, 0);
+    else total_as(items, many, shift, totals, 1);
 }
 
 #define SUM 0x96       /* of three bits, for _mm512_ternarylogic_epi32 */
@@ -66,11 +79,11 @@ WITH_AVX512 static inline void add_carry(__m512i *levels, int level, __m512i car
     }
 }
 
+#define DIFFER 0xf6    /* a, or b and c differ */
+
 typedef struct {
     __m512d low, scale;
     __m512 rough_scale, under, over;
-    int roughly;
-    __m512i levels[LEVELS];
 } Bins;
 
 /* For each of sixteen items, a word with the bit of its bin set; no bit for an item at the upper end. */
@@ -83,56 +96,61 @@ WITH_AVX512 static inline __m512i bits_of(const Bins *bins, const float *items) 
     return _mm512_sllv_epi32(_mm512_set1_epi32(1), all);
 }
 
-WITH_AVX512 __attribute__((noinline)) static __m512i exact_carry_of_4(Bins *bins,
-                                                                      const float *items) {
-    __m512i *levels = bins->levels;
-    __m512i first = added_bits(levels, bits_of(bins, items), bits_of(bins, items + 16));
-    __m512i second = added_bits(levels, bits_of(bins, items + 32), bits_of(bins, items + 48));
-    return added_bits(levels + 1, first, second);
+typedef struct { __m512i of[4]; } Bits;
+
+WITH_AVX512 __attribute__((noinline)) static void exact_bits(const Bins *bins, const float *items,
+                                                             Bits *bits) {
+    for (int j = 0; j < 4; j++) bits->of[j] = bits_of(bins, items + 16 * j);
 }
 
-/* Bins are computed in float32 if none of the 64 items is near the border of a bin. */
-WITH_AVX512 static inline __m512i carry_of_4(Bins *bins, const float *items) {
-    __m512i bits[4];
-    __mmask16 apart = 0;
-    if (!bins->roughly) return exact_carry_of_4(bins, items);
+/* Bins are computed in float32 if none of the 64 items is near the border of a bin. The levels are variables
+   of the one function that all this is part of, so that they are not stored in between. */
+WITH_AVX512 static INLINED __m512i carry_of_4(const Bins *bins, __m512i *levels, const float *items) {
+    Bits bits;
+    __m512i apart = _mm512_setzero_si512();
     for (int j = 0; j < 4; j++) {
         __m512 x = _mm512_loadu_ps(items + 16 * j);
         __m512i place = _mm512_cvttps_epi32(_mm512_fmadd_ps(x, bins->rough_scale, bins->under));
         __m512i other = _mm512_cvttps_epi32(_mm512_fmadd_ps(x, bins->rough_scale, bins->over));
-        apart |= _mm512_cmpneq_epi32_mask(place, other);
-        bits[j] = _mm512_sllv_epi32(_mm512_set1_epi32(1), place);
+        apart = _mm512_ternarylogic_epi32(apart, place, other, DIFFER);
+        bits.of[j] = _mm512_sllv_epi32(_mm512_set1_epi32(1), place);
     }
-    if (apart) return exact_carry_of_4(bins, items);
-    __m512i first = added_bits(&bins->levels[0], bits[0], bits[1]);
-    __m512i second = added_bits(&bins->levels[0], bits[2], bits[3]);
-    return added_bits(&bins->levels[1], first, second);
+    if (__builtin_expect(_mm512_test_epi32_mask(apart, apart) != 0, 0)) {
+        Bits exact;
+        exact_bits(bins, items, &exact);
+        bits = exact;
+    }
+    __m512i first = added_bits(&levels[0], bits.of[0], bits.of[1]);
+    __m512i second = added_bits(&levels[0], bits.of[2], bits.of[3]);
+    return added_bits(&levels[1], first, second);
+}
+WITH_AVX512 static INLINED __m512i carry_of_8(const Bins *bins, __m512i *levels, const float *items) {
+    __m512i first = carry_of_4(bins, levels, items);
+    return added_bits(&levels[2], first, carry_of_4(bins, levels, items + 64));
+}
+WITH_AVX512 static INLINED __m512i carry_of_16(const Bins *bins, __m512i *levels, const float *items) {
+    __m512i first = carry_of_8(bins, levels, items);
+    return added_bits(&levels[3], first, carry_of_8(bins, levels, items + 128));
+}
+WITH_AVX512 static INLINED __m512i carry_of_32(const Bins *bins, __m512i *levels, const float *items) {
+    __m512i first = carry_of_16(bins, levels, items);
+    return added_bits(&levels[4], first, carry_of_16(bins, levels, items + 256));
 }
 
-WITH_AVX512 static inline __m512i carry_of_8(Bins *bins, const float *items) {
-    __m512i first = carry_of_4(bins, items);
-    return added_bits(&bins->levels[2], first, carry_of_4(bins, items + 64));
-}
-WITH_AVX512 static inline __m512i carry_of_16(Bins *bins, const float *items) {
-    __m512i first = carry_of_8(bins, items);
-    return added_bits(&bins->levels[3], first, carry_of_8(bins, items + 128));
-}
-WITH_AVX512 static inline __m512i carry_of_32(Bins *bins, const float *items) {
-    __m512i first = carry_of_16(bins, items);
-    return added_bits(&bins->levels[4], first, carry_of_16(bins, items + 256));
-}
-
-/* Read the counts of five levels, separately for the two halves of the vectors. */
-WITH_AVX512 static void read_halves(const __m512i *levels, uint16_t *counts) {
-    __m256i halves[2][5];
-    uint8_t counted[2][FLOAT_BINS];
+/* Read the counts of five levels: each bit adds its weight to the byte of its place. */
+WITH_AVX512 static void read_wide(const __m512i *levels, uint16_t *counts) {
+    __m512i total[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    uint8_t bytes[2 * FLOAT_BINS];
     for (int level = 0; level < 5; level++) {
-        halves[0][level] = _mm512_castsi512_si256(levels[level]);
-        halves[1][level] = _mm512_extracti64x4_epi64(levels[level], 1);
+        uint64_t words[8];
+        __m512i weight = _mm512_set1_epi8((char)(1 << level));
+        _mm512_storeu_si512(words, levels[level]);
+        for (int j = 0; j < 8; j++)
+            total[j % 2] = _mm512_mask_add_epi8(total[j % 2], words[j], total[j % 2], weight);
     }
-    for (int half = 0; half < 2; half++) read_levels(halves[half], counted[half]);
+    _mm512_storeu_si512(bytes, _mm512_add_epi8(total[0], total[1]));
     for (int bin = 0; bin < FLOAT_BINS; bin++)
-        counts[bin] = (uint16_t)(counted[0][bin] + counted[1][bin]);
+        counts[bin] = (uint16_t)(bytes[bin] + bytes[bin + FLOAT_BINS]);
 }
 
 WITH_AVX512 void count_wide(const float *items, int64_t size, double low, double scale,
@@ -140,21 +158,21 @@ WITH_AVX512 void count_wide(const float *items, int64_t size, double low, double
     Rough rough = rough_of(low, scale);
     Bins bins = {.low = _mm512_set1_pd(low), .scale = _mm512_set1_pd(scale)};
     uint64_t last = (uint64_t)size;
-    bins.roughly = rough.applies;
     bins.rough_scale = _mm512_set1_ps(rough.scale);
     bins.under = _mm512_set1_ps(rough.under);
     bins.over = _mm512_set1_ps(rough.over);
     for (int64_t at = 0; at < size;) {
         int64_t end = size - at < FULL * 16 ? size : at + FULL * 16;
-        for (int level = 0; level < LEVELS; level++) bins.levels[level] = _mm512_setzero_si512();
+        __m512i levels[LEVELS];
+        for (int level = 0; level < LEVELS; level++) levels[level] = _mm512_setzero_si512();
         for (; at + 512 <= end; at += 512)
-            add_carry(bins.levels, 5, carry_of_32(&bins, items + at));
+            add_carry(levels, 5, carry_of_32(&bins, levels, items + at));
         for (; at + 64 <= end; at += 64)
-            add_carry(bins.levels, 2, carry_of_4(&bins, items + at));
-        for (; at < end; at += 16) add_carry(bins.levels, 0, bits_of(&bins, items + at));
+            add_carry(levels, 2, carry_of_4(&bins, levels, items + at));
+        for (; at < end; at += 16) add_carry(levels, 0, bits_of(&bins, items + at));
         uint16_t few[FLOAT_BINS], many[FLOAT_BINS];
-        read_halves(bins.levels, few);
-        read_halves(bins.levels + 5, many);
+        read_wide(levels, few);
+        read_wide(levels + 5, many);
         for (int bin = 0; bin < FLOAT_BINS - 1; bin++) {
             uint64_t counted = few[bin] + ((uint64_t)many[bin] << 5);
             histogram[bin] += counted;

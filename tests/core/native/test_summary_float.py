@@ -10,29 +10,38 @@ import pytest
 from nodescope import native
 from nodescope.record.summary import BINS, summarise
 
-FIRST = 1024
-PARTS = 16
-# Around the borders of what is counted in vectors, in wide vectors, and before counts are read.
-SIZES = (95, 96, 111, 112, 511, 512, 527, 1023, 1025, 16_367, 16_368, 16_385, 33_333, 100_003)
+AT_ONCE = 65_536
+# Around the borders of what is counted in vectors, in wide vectors, before counts are read, and added
+# up in the same parts.
+SIZES = (
+    95, 96, 111, 112, 127, 129, 511, 512, 527, 1023, 1025, 16_367, 16_368, 16_385, 33_333, 65_535,
+    65_537, 100_003, 131_105,
+)  # fmt: skip
+
+
+def total(numbers: np.ndarray) -> float:
+    """The sum, in sixteen parts of pairs of numbers."""
+    sum_ = 0.0
+    for at in range(0, len(numbers), AT_ONCE):
+        some = numbers[at : at + AT_ONCE]
+        whole = len(some) - len(some) % 32
+        parts = np.zeros(16)
+        for row in some[:whole].reshape(-1, 2, 16):
+            parts += row[0] + row[1]
+        four = (parts[:4] + parts[4:8]) + (parts[8:12] + parts[12:])
+        sum_ += float(((four[0] + four[1]) + four[2]) + four[3])
+        for number in some[whole:]:
+            sum_ += float(number)
+    return sum_
 
 
 def mean_of(array: np.ndarray) -> float:
-    """The mean, added in sixteen parts, of the differences from the first block's mean."""
-
-    def total(numbers: np.ndarray) -> float:
-        whole = len(numbers) - len(numbers) % PARTS
-        parts = np.zeros(PARTS)
-        for row in numbers[:whole].reshape(-1, PARTS):
-            parts += row
-        four = (parts[:4] + parts[4:8]) + (parts[8:12] + parts[12:])
-        sum_ = ((four[0] + four[1]) + four[2]) + four[3]
-        for number in numbers[whole:]:
-            sum_ += number
-        return float(sum_)
-
-    first = array[:FIRST].astype(np.float64)
-    shift = total(first) / len(first)
-    return shift + total(array.astype(np.float64) - shift) / len(array)
+    """The mean; if it is large beside the spread, by the differences from a first one."""
+    numbers = array.astype(np.float64)
+    mean = total(numbers) / len(numbers)
+    if mean**2 > 0.8 * (numbers**2).mean():
+        return mean + total(numbers - mean) / len(numbers)
+    return mean
 
 
 @pytest.mark.parametrize("size", SIZES)
