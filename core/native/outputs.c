@@ -4,26 +4,18 @@
 #include <structmember.h>
 
 #include "array_layout.h"
-#include "axes.h"
 #include "memory.h"
 #include "noted_records.h"
 #include "objects.h"
 #include "pauses.h"
+#include "recent_outputs.h"
 #include "strided_copy.h"
 
 /* Outputs of so many bytes and more are emitted as events; of these only a copy is made on the program's
    thread, and no statistics. For smaller ones the event would take longer than the statistics. */
 #define LARGE (1 << 20)
 #define KINDS 8
-#define RECENT 64
 #define NONE (-1)
-
-/* An output that was copied: where its elements were in the program's memory, and where the copy is. */
-typedef struct {
-    const char *data;
-    Py_ssize_t nbytes, copy, nth;
-    int code;
-} Recent;
 
 typedef struct {
     PyObject_HEAD
@@ -44,7 +36,7 @@ typedef struct {
     int kind;
     PyObject *array;           /* the class of arrays that are laid out as expected, or NULL */
     char *scratch;             /* `LARGE` bytes, or NULL */
-    Recent recent[RECENT];     /* outputs among the records that were not taken yet, by address */
+    Recent recent[RECENT];     /* outputs among the records that were not taken yet */
 } NotedOutputs;
 
 static PyTypeObject *outputs_type;
@@ -108,19 +100,19 @@ static int viewed(NotedOutputs *self, PyObject *array, Py_ssize_t itemsize, Py_b
     return 0;
 }
 
-/* The order of a viewed array's elements. */
-static int order_in(const Py_buffer *view) {
-    return order_of(view->ndim, view->shape, view->strides, view->itemsize);
-}
-
-/* The statistics of an array; 0 if its elements are needed, or take less room. Scattered elements are copied
-   first, as they are read twice. */
-static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest *digest) {
+/* The statistics of an array, of which an earlier output may have the same elements; 0 if its elements are
+   needed, or take less room. Scattered elements are copied first, as they are read twice. */
+static int digested(NotedOutputs *self, const Py_buffer *view, int code, const Recent *earlier,
+                    Digest *digest) {
     Axes axes = {.dimensions = view->ndim, .itemsize = view->itemsize};
     Source source;
     Summary summary;
     if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
     const char *data = view->buf;
+    if (earlier) {
+        memcpy(digest, self->start + earlier->place, sizeof *digest);
+        if (earlier->order == IN_ORDER && order_in(view) == IN_ORDER) return 1;
+    }
     for (int axis = 0; axis < view->ndim; axis++) {
         axes.shape[axis] = view->shape[axis];
         axes.strides[axis] = view->strides[axis];
@@ -132,6 +124,12 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest 
         put_in_order(&axes);
     }
     describe(&source, data, code, &axes);
+    if (earlier) { /* the first elements are others if the axes are */
+        summary.size = view->len / view->itemsize;
+        summary_preview(&source, &summary);
+        memcpy(digest->preview, summary.preview, (size_t)summary.previewed * sizeof(double));
+        return 1;
+    }
     if (summarise(&source, FLOAT_BINS, &summary)) return 0;
     take_summary(digest, &summary, view->len);
     memset(digest->histogram, 0, sizeof digest->histogram);
@@ -158,20 +156,13 @@ static void strides_of(const Py_buffer *view, int64_t *strides) {
     for (int axis = 0; !columns && axis < view->ndim; axis++) strides[axis] = view->strides[axis];
 }
 
-/* The place in `recent` of elements that fill their memory. */
-static Recent *place_of(NotedOutputs *self, const Py_buffer *view) {
-    uint64_t address = (uint64_t)(uintptr_t)view->buf >> 4;
-    return &self->recent[address * 0x9e3779b97f4a7c15u >> 32 & (RECENT - 1)];
-}
-
 /* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
    transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are
    computed once. */
 static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code) {
-    if (view->len < COMPARED || order_in(view) == SCATTERED) return NONE;
-    const Recent *earlier = place_of(self, view);
-    if (earlier->data != view->buf || earlier->nbytes != view->len || earlier->code != code) return NONE;
-    return memcmp(self->start + earlier->copy, view->buf, (size_t)view->len) ? NONE : earlier->nth;
+    const Recent *earlier = earlier_in(self->recent, view, code);
+    if (!earlier || earlier->owner || memcmp(self->start + earlier->place, view->buf, (size_t)view->len)) return NONE;
+    return earlier->nth;
 }
 
 /* Make room for a record, by having earlier records taken. Returns 1, or 2 if earlier records may have been
@@ -225,6 +216,8 @@ typedef struct {
     int64_t value;
     Py_ssize_t stored;  /* bytes of its elements or of what takes their place */
     Py_ssize_t repeats; /* the number of the earlier output that it repeats, or NONE */
+    PyObject *owner;    /* see `Recent` */
+    uint64_t sample;
     Digest digest;
 } Output;
 
@@ -241,6 +234,21 @@ static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t r
     return bytes;
 }
 
+/* Store only the statistics of an output, unless its elements are needed or take less room. */
+static void digest_output(NotedOutputs *self, Output *output, PyObject *array, long long step,
+                          PyObject *const *inputs, Py_ssize_t reads) {
+    const Py_buffer *view = &output->view;
+    const Recent *earlier = earlier_read(self->recent, array, self->array, view, output->code, step, inputs,
+                                         reads);
+    if (!digested(self, view, output->code, earlier, &output->digest)) return;
+    output->code |= DIGESTED;
+    output->stored = sizeof output->digest;
+    PyObject *owner = order_in(view) == SCATTERED ? NULL : owner_of(array, self->array);
+    if (!owner) return;
+    output->sample = sample_of(view);
+    if (!(output->owner = PyWeakref_NewRef(owner, NULL))) PyErr_Clear();
+}
+
 /* View outputs again after other code ran, which may have changed an array. Returns whether they still
    have the same size. */
 static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arrays, Py_ssize_t gives) {
@@ -254,7 +262,8 @@ static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arra
 }
 
 /* Write what is stored of the `nth` output; returns what follows it. */
-static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, Py_ssize_t nth) {
+static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, Py_ssize_t nth,
+                             long long step) {
     const Py_buffer *view = &output->view;
     *at++ = output->value;
     *at++ = output->repeats == NONE ? output->code : output->code | REPEATED;
@@ -263,12 +272,16 @@ static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *outp
     for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
     strides_of(view, at);
     at += view->ndim;
+    int order = order_in(view), digested = output->code & DIGESTED;
     if (output->repeats != NONE) *at = output->repeats;
-    else if (output->code & DIGESTED) memcpy(at, &output->digest, sizeof output->digest);
-    else if (order_in(view) == SCATTERED) copy_in_order((char *)at, view);
-    else {
-        memcpy(at, view->buf, (size_t)view->len);
-        *place_of(self, view) = (Recent){view->buf, view->len, (char *)at - self->start, nth, output->code};
+    else if (digested) memcpy(at, &output->digest, sizeof output->digest);
+    else if (order == SCATTERED) copy_in_order((char *)at, view);
+    else memcpy(at, view->buf, (size_t)view->len);
+    if (output->repeats == NONE && order != SCATTERED && (output->owner || !digested)) {
+        Recent *place = place_of(self->recent, view);
+        Py_XDECREF(place->owner);
+        *place = (Recent){view->buf, view->len, (char *)at - self->start, nth, output->code & ~DIGESTED, order,
+                          Py_XNewRef(output->owner), output->sample, step};
     }
     return at + padded(output->stored) / 8;
 }
@@ -291,14 +304,12 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             goto done;
         output->value = PyLong_AsLongLong(PyTuple_GetItem(values, held));
         output->repeats = NONE;
+        output->owner = NULL;
         if (!output->view.len || output->view.ndim > MOST_AXES || output->view.len >= LARGE) {
             held++;
             goto done;
         }
-        if (self->digests && digested(self, &output->view, output->code, &output->digest)) {
-            output->code |= DIGESTED;
-            output->stored = sizeof output->digest;
-        }
+        if (self->digests) digest_output(self, output, outputs[held], numbers[1], inputs, reads);
     }
     if (PyErr_Occurred()) {
         status = -1;
@@ -322,7 +333,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     *at++ = gives;
     for (Py_ssize_t i = 0; i < reads; i++) *at++ = (int64_t)(uintptr_t)inputs[i];
     for (Py_ssize_t i = 0; i < gives; i++) *at++ = (int64_t)(uintptr_t)outputs[i];
-    for (Py_ssize_t i = 0; i < gives; i++) at = write_output(self, at, all + i, self->outputs + i);
+    for (Py_ssize_t i = 0; i < gives; i++) at = write_output(self, at, all + i, self->outputs + i, numbers[1]);
     self->used += bytes;
     self->outputs += gives;
     if (self->count && self->thread != numbers[2]) self->several = 1;
@@ -339,7 +350,10 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     Py_XDECREF(told);
 done:
     Py_XDECREF(call);
-    for (Py_ssize_t i = 0; i < held; i++) PyBuffer_Release(&all[i].view);
+    for (Py_ssize_t i = 0; i < held; i++) {
+        PyBuffer_Release(&all[i].view);
+        Py_XDECREF(all[i].owner);
+    }
     return status;
 }
 
@@ -453,7 +467,7 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     self->calls = no_calls;
     self->begin = self->used;
     self->count = self->outputs = self->moved = self->several = 0;
-    memset(self->recent, 0, sizeof self->recent);
+    forget_recent(self->recent);
     return taken;
 }
 
@@ -521,6 +535,7 @@ static void outputs_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     outputs_clear(object);
+    forget_recent(((NotedOutputs *)object)->recent);
     Py_CLEAR(((NotedOutputs *)object)->block);
     PyMem_Free(((NotedOutputs *)object)->scratch);
     PyMem_Free(((NotedOutputs *)object)->moves);

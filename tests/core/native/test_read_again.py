@@ -1,0 +1,169 @@
+"""The statistics of an output that an execution read and returned where it lies are not computed again."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodescope.ir.graph import Node
+from nodescope.record.noted_outputs import NotedLot, noted_outputs, statistics_of
+
+Array = np.ndarray[Any, Any]
+
+
+class Sink:
+    """Notes one execution per call, of which only statistics are kept."""
+
+    def __init__(self, room: int = 1 << 20) -> None:
+        self.lots: list[NotedLot] = []
+        self.note: Any = noted_outputs(room, self.take, lambda: None, keep=False)
+
+    def __call__(self, output: Array, *inputs: Array, step: int = 1) -> None:
+        node = Node(1, "n", "add", "elementwise", outputs=(1,))
+        assert self.note(node, 1, step, 7, 10, 30, inputs, (output,))
+
+    def take(self) -> None:
+        *taken, _ = self.note.take()
+        self.lots.append(NotedLot(*taken))
+
+    def statistics(self) -> Any:
+        self.take()
+        return statistics_of(self.lots, [0] * len(self.lots))
+
+
+def most(noted: Any) -> list[float]:
+    return noted.moments[:, 1].tolist()  # type: ignore[no-any-return]
+
+
+def base() -> Array:
+    return np.arange(600.0)
+
+
+VIEWS: dict[str, Any] = {
+    "reshape": lambda array: array.reshape(20, 30),
+    "transposed": lambda array: array.reshape(20, 30).T,
+    "axes of one": lambda array: array.reshape(1, 600, 1),
+    "itself": lambda array: array,
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_few_changed_elements_are_not_noticed_as_nothing_is_read(name: str) -> None:
+    """Which shows that the statistics are those of before."""
+    sink, array = Sink(), base()
+    sink(array)
+    array[301] = 1e6  # what programs are told not to do
+    sink(VIEWS[name](array), array)
+    assert most(sink.statistics()) == [599.0, 599.0]
+
+
+def test_a_view_of_a_view_is_found() -> None:
+    sink, array = Sink(), base()
+    sink(array)
+    rows = array.reshape(20, 30)
+    sink(rows, array)
+    array[301] = 1e6
+    sink(rows.T, rows)
+    sink(array.reshape(30, 20), array)
+    assert most(sink.statistics()) == [599.0] * 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda array: array.__imul__(2.0),
+        lambda array: array.__setitem__(0, 1e6),
+        lambda array: array.__setitem__(599, 1e6),
+        lambda array: array.__setitem__(slice(200, 300), 1e6),
+    ],
+    ids=["all", "first", "last", "a sixth"],
+)
+def test_changes_of_many_elements_are_noticed(change: Any) -> None:
+    sink, array = Sink(), base()
+    sink(array)
+    change(array)
+    sink(array.reshape(20, 30), array)
+    assert most(sink.statistics()) == [599.0, array.max()]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda sink, array: sink(array),  # it read nothing, as operations that own a buffer
+        lambda sink, array: sink(array.reshape(20, 30), array.copy()),
+        lambda sink, array: sink(array.reshape(20, 30), array, step=2),
+        lambda sink, array: sink(array[1:], array),
+        lambda sink, array: sink(array[::-1], array),
+        lambda sink, array: sink(array.view(np.int64), array),
+        lambda sink, array: (sink.take(), sink(array.reshape(20, 30), array)),
+        lambda sink, array: (sink(array[:599], array), sink(array.reshape(20, 30), array)),
+    ],
+    ids=["no input", "other input", "other step", "part", "reversed", "other type", "taken", "start"],
+)
+def test_otherwise_statistics_are_computed_again(again: Any) -> None:
+    sink, array = Sink(), base()
+    sink(array)
+    array[301] = 1e6
+    again(sink, array)
+    assert most(sink.statistics())[-1] > 1e6 - 1
+
+
+def test_the_memory_of_an_array_that_is_gone_is_read_again() -> None:
+    sink = Sink()
+    memory = np.arange(601.0)
+    owner = memory[1:].copy()
+    gone = weakref.ref(owner)
+    sink(owner)
+    address = owner.__array_interface__["data"][0]
+    del owner
+    gc.collect()
+    assert gone() is None
+    for _ in range(50):  # the allocator gives the same memory to an array of the same size
+        other = np.arange(600.0)
+        if other.__array_interface__["data"][0] == address:
+            break
+    other[:] = np.arange(1, 601)
+    other[301] = 1e6
+    sink(other.reshape(20, 30), other)
+    assert most(sink.statistics()) == [600.0, 1e6]
+
+
+def test_memory_of_others_is_read_again() -> None:
+    sink, memory = Sink(), bytearray(base().tobytes())
+    array = np.frombuffer(memory)
+    sink(array)
+    np.frombuffer(memory)[301] = 1e6
+    sink(array.reshape(20, 30), array)
+    assert most(sink.statistics()) == [599.0, 1e6]
+
+
+def test_statistics_that_float64_cannot_hold_are_not_repeated() -> None:
+    sink, array = Sink(), base()
+    sink(array)
+    array *= 1e300
+    sink(array.reshape(20, 30), array)
+    noted = sink.statistics()
+    assert most(noted)[0] == 599.0
+    assert most(noted)[1] == array.max()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(sorted(VIEWS))), max_size=60))
+def test_statistics_are_those_of_copies(turns: list[tuple[int, str]]) -> None:
+    arrays = [base(), np.full(600, np.nan), np.arange(600, dtype=np.float32)]
+    sink, alone = Sink(4000), Sink(4000)  # a few digests per lot
+    for which, name in [*enumerate([*VIEWS][:3]), *turns]:
+        array = arrays[which]
+        view = VIEWS[name](array)
+        sink(view, array)
+        alone(view.copy("K"), array.copy())
+    repeated, expected = sink.statistics(), alone.statistics()
+    assert np.array_equal(repeated.outputs, expected.outputs)
+    assert np.array_equal(repeated.shapes, expected.shapes)
+    for name in ("moments", "histograms", "previews"):  # bit by bit
+        assert getattr(repeated, name).tobytes() == getattr(expected, name).tobytes()
