@@ -1,4 +1,4 @@
-/* The C form of `nodescope.record.timed.packing.column` and of what it is used with. The functions keep
+/* The C form of `nodescope.record.timed.packing.column`, and of what is used with it. The functions keep
    the interpreter's lock: columns are short, and getting the lock back may take milliseconds. */
 #include "columns.h"
 
@@ -141,6 +141,47 @@ static PyObject *py_column(PyObject *module, PyObject *const *arguments, Py_ssiz
     return column;
 }
 
+/* The bytes that each number of a row needs. */
+static int width_of(const int64_t *row, Py_ssize_t many) {
+    uint64_t any = 0; /* a negative number sets the highest bit */
+    for (Py_ssize_t i = 0; i < many; i++) any |= (uint64_t)row[i];
+    return any <= UINT8_MAX ? 1 : any <= UINT16_MAX ? 2 : any <= UINT32_MAX ? 4 : 8;
+}
+
+PyDoc_STRVAR(column_of_rows_doc,
+"column_of_rows(numbers, many)\n--\n\n"
+"Encode rows of so many int64, contiguous and in one dimension, each as narrowly as it allows; None for other\n"
+"numbers, or none.\n");
+
+static PyObject *py_column_of_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    Py_ssize_t many = count == 2 ? PyLong_AsSsize_t(arguments[1]) : -1;
+    if (many < 1) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "column_of_rows takes rows and their length");
+        return NULL;
+    }
+    Numbers numbers;
+    int taken = take(arguments[0], 0, &numbers);
+    if (taken <= 0) return taken ? NULL : Py_NewRef(Py_None);
+    Py_ssize_t rows = numbers.many / many, bytes = 1 + rows;
+    for (Py_ssize_t row = 0; row < rows; row++) bytes += many * width_of(numbers.all + row * many, many);
+    PyObject *column = PyBytes_FromStringAndSize(NULL, bytes);
+    if (column) {
+        char *to = PyBytes_AsString(column), *widths = to + 1;
+        *to = 'w';
+        to += 1 + rows;
+        for (Py_ssize_t row = 0; row < rows; row++)
+            widths[row] = (char)width_of(numbers.all + row * many, many);
+        for (int width = 1; width <= 8; width *= 2)
+            for (Py_ssize_t row = 0; row < rows; row++) {
+                if (widths[row] != width) continue;
+                narrowed(numbers.all + row * many, many, width, to);
+                to += many * width;
+            }
+    }
+    release(&numbers);
+    return column;
+}
+
 typedef struct {
     int64_t number;
     Py_ssize_t place; /* index plus one; 0 in an empty entry */
@@ -245,6 +286,7 @@ static PyObject *py_narrow_floats(PyObject *module, PyObject *object) {
 
 static PyMethodDef functions[] = {
     {"column", (PyCFunction)(void (*)(void))py_column, METH_FASTCALL, column_doc},
+    {"column_of_rows", (PyCFunction)(void (*)(void))py_column_of_rows, METH_FASTCALL, column_of_rows_doc},
     {"distinct", py_distinct, METH_O, distinct_doc},
     {"narrow_floats", py_narrow_floats, METH_O, narrow_floats_doc},
     {NULL, NULL, 0, NULL},

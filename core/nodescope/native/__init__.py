@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 44
+REVISION: Final = 45
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -125,13 +125,21 @@ gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any, int], Memory]
 """Elements of noted outputs at these places. None without a core."""
 
 
-def _no_column(numbers: Any, mode: int) -> None:
+def _no_column(numbers: Any, how: int) -> None:
     """Encodes nothing."""
 
 
 column: Final[Callable[[Any, int], bytes | None]] = getattr(_core, "column", _no_column)
 """Encodes int64 like `nodescope.record.timed.packing.column`, with mode 1 for differences, plus 2
 for runs. None without a core, or for other numbers.
+"""
+
+
+column_of_rows: Final[Callable[[Any, int], bytes | None]] = getattr(
+    _core, "column_of_rows", _no_column
+)
+"""Encodes int64 like `nodescope.record.timed.packing.column_of_rows`, with the length of a row. None
+without a core, or for other numbers.
 """
 
 

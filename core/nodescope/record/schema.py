@@ -21,7 +21,7 @@ SUFFIX = ".nscope"
 # The beginning of every SQLite file, and "nscp" in it, which marks a recording.
 HEADER = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6E736370
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20

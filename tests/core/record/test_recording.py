@@ -145,7 +145,7 @@ def test_a_newer_schema_is_refused_by_name(path: Path) -> None:
     database.execute("PRAGMA user_version=7")
     database.close()
     with pytest.raises(
-        RecordingError, match=r"schema version 7; this nodescope reads up to 5.*upgrade"
+        RecordingError, match=r"schema version 7; this nodescope reads up to 6.*upgrade"
     ):
         Recording.open(path)
     assert APPLICATION_ID == 0x6E736370

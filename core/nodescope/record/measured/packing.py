@@ -16,7 +16,15 @@ from nodescope import native
 from nodescope.arrays import dtype_name
 from nodescope.record.measured.statistics import Floats, Integers, OutputSpec, Statistics
 from nodescope.record.summary import BINS, EXACT_IN_FLOAT64, PREVIEW
-from nodescope.record.timed.packing import ascending, column, distinct, numbers
+from nodescope.record.timed.packing import (
+    ROWS,
+    ascending,
+    column,
+    column_of_rows,
+    distinct,
+    numbers,
+    rows_of,
+)
 
 MOST: Final = 1 << 15
 """The most outputs in a row."""
@@ -46,7 +54,7 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
         kinds: The index of each output's spec.
         nan, inf, zero: Counts of each output's elements.
         moments: Low, high, mean, std and norm of each output, float64.
-        histograms: The counts of each output's histogram.
+        histograms: The counts of each output's histogram, in rows; up to schema 5, one column.
         previews: The first elements of each output, then zeros; float32 if that is exact.
     """
 
@@ -85,7 +93,7 @@ def packed(of: Statistics) -> Row:
         column(of.inf),
         column(of.zero),
         of.moments.astype("<f8").tobytes(),
-        column(of.histograms.reshape(-1), runs=False),
+        column_of_rows(of.histograms),
         _packed_floats(of.previews),
     )
     seen = values.astype("<i8").tobytes()
@@ -118,7 +126,7 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> St
     # Read these first, as their bytes limit the number of outputs.
     moments = _floats(_WIDE + columns.moments, count, 5)
     previews = _floats(columns.previews, count, PREVIEW)
-    histograms = numbers(columns.histograms, count * BINS, runs=False).reshape(count, BINS)
+    histograms = _histograms(columns.histograms, count)
     specs = tuple(map(spec_of, columns.specs))
     seqs = ascending(columns.seqs, count, first_seq, last_seq, "statistics")
     of = Statistics(
@@ -167,6 +175,12 @@ def spec_of(cells: tuple[str, str, int]) -> OutputSpec:
     if not 0 < spec.size < _MOST_ELEMENTS or spec.nbytes != spec.size * width:
         raise ValueError(f"{spec.nbytes} bytes of {spec.dtype} ({spec.shape})")
     return spec
+
+
+def _histograms(packed: bytes, count: int) -> Integers:
+    if packed[:1] == ROWS:
+        return rows_of(packed, count, BINS)
+    return numbers(packed, count * BINS, runs=False).reshape(count, BINS)
 
 
 def _floats(packed: bytes, count: int, width: int) -> Floats:

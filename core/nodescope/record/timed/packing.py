@@ -33,6 +33,12 @@ _KINDS: Final = [
     for kind in (np.dtype(code.decode()),)
 ]
 
+ROWS: Final = b"w"
+"""The first byte of rows that `column_of_rows` encoded."""
+
+_ROW_WIDTHS: Final = (1, 2, 4, 8)
+_ROW_MOST: Final = np.array([(1 << 8 * width) - 1 for width in _ROW_WIDTHS], np.uint64)
+
 FLAGGED: Final = (0, *(HAS_SUMMARY | bit for bit in (0, WANTED, BEHIND, UNWRITTEN)))
 """The flags that all executions of a row may have."""
 
@@ -208,6 +214,37 @@ def column(numbers: Integers, *, runs: bool = True, differences: bool = False) -
             pairs[:, 1] = bounds[1:] - bounds[:-1]
             return _RUNS + pairs.tobytes()
     return code + numbers.astype(kind).tobytes()
+
+
+def column_of_rows(rows: Integers) -> bytes:
+    """Encode rows of integers, each row as narrowly as it allows: their widths, then the rows of
+    each width.
+    """
+    count, many = rows.shape
+    encoded = native.column_of_rows(rows.reshape(-1), many)
+    if encoded is not None:
+        return encoded
+    any_bits = np.bitwise_or.reduce(rows, axis=1).view(np.uint64)
+    widths = np.array(_ROW_WIDTHS, np.uint8)[np.searchsorted(_ROW_MOST, any_bits)]
+    parts = [rows[widths == width].astype(f"<u{width}").tobytes() for width in _ROW_WIDTHS]
+    return b"".join([ROWS, widths.tobytes(), *parts])
+
+
+def rows_of(packed: bytes, count: int, many: int) -> Integers:
+    """Decode what `column_of_rows` encoded. Raises `ValueError` if it is damaged."""
+    data = memoryview(packed)[1:]
+    widths = np.frombuffer(data[:count], np.uint8)
+    sizes = {width: np.flatnonzero(widths == width) for width in _ROW_WIDTHS}
+    if packed[:1] != ROWS or sum(map(len, sizes.values())) != count:
+        raise ValueError("rows of unknown widths")
+    if len(data) != count + sum([width * many * len(rows) for width, rows in sizes.items()]):
+        raise ValueError("a column of another length")
+    result, at = np.empty((count, many), dtype=np.int64), count
+    for width, rows in sizes.items():
+        end = at + width * many * len(rows)
+        result[rows] = np.frombuffer(data[at:end], f"<u{width}").reshape(-1, many)
+        at = end
+    return result
 
 
 def ascending(

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,11 +19,13 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
 from nodescope.record.schema import SUMMARY, summary_of
+from nodescope.record.summary import BINS
 from tests.core.record.measured.test_packing import recorded
 from tests.core.record.runs import chain, finished, last_acknowledged
-from tests.fixtures import schema_3
+from tests.fixtures import schema_3, schema_5
 
 FOLDER = Path(str(schema_3.__file__)).parent
+FOLDER_5 = Path(str(schema_5.__file__)).parent
 
 
 def test_a_recording_of_schema_3_shows_what_its_tables_say(tmp_path: Path) -> None:
@@ -49,6 +52,33 @@ def test_a_recording_of_schema_3_shows_what_its_tables_say(tmp_path: Path) -> No
         assert recording.kept_of([own[0][0]])[0] == (0, len(own))
         assert [(row.seq,) for row in recording.flagged(HAS_INF)] == flagged
         assert len(recording.statistics.at(recording.last_seq())) == len({row[0] for row in rows})
+    assert path.read_bytes() == before
+
+
+def test_a_recording_of_schema_5_shows_the_histograms_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "old.nscope"
+    path.write_bytes(lzma.decompress((FOLDER_5 / "summary.nscope.xz").read_bytes()))
+    before, many = path.read_bytes(), 0
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (5,)
+        stored = database.execute("SELECT outputs, data FROM measured").fetchall()
+    with Recording.open(path) as recording:
+        assert recording.schema == 5
+        assert recording.flagged(HAS_INF)
+        for outputs, data in stored:
+            cells = msgspec.msgpack.decode(data)
+            count, histograms = cells[0], cells[11]
+            kind = np.dtype(chr(histograms[0])).newbyteorder("<")
+            counts = np.frombuffer(histograms[1:], kind).reshape(count, BINS)
+            rows = [
+                recording.latest_at(value, seq)
+                for value in np.frombuffer(outputs, "<i8").tolist()
+                for seq in range(1, recording.last_seq() + 1)
+            ]
+            shown = {row.summary.histogram for row in rows if row and row.summary.histogram}
+            assert shown <= set(map(tuple, counts.tolist()))
+            many += len(shown)
+    assert many == 84
     assert path.read_bytes() == before
 
 

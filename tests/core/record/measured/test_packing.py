@@ -12,7 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
+from nodescope import native
 from nodescope.errors import RecordingError
 from nodescope.record.measured import packing
 from nodescope.record.measured.measured_table import values_of
@@ -21,6 +25,7 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.schema import summary_row
 from nodescope.record.summary import BINS, PREVIEW, summarise
+from nodescope.record.timed.packing import column_of_rows, rows_of
 from tests.core.record.runs import chain, finished
 
 SPECS = (
@@ -29,6 +34,7 @@ SPECS = (
     OutputSpec("uint64", "9", 72),
     OutputSpec("float64", "1,1", 8),
 )
+ANY = st.integers(0, 63).map(lambda bits: (1 << bits) - 1) | st.integers(-(1 << 63), (1 << 63) - 1)
 FAULTS = (ValueError, OverflowError, IndexError, msgspec.MsgspecError)
 
 
@@ -82,6 +88,30 @@ def test_several_lots_are_one_row() -> None:
     assert repr(joined([first, second]).rows()) == repr(rows + more)
 
 
+@pytest.mark.parametrize("core", [True, False])
+def test_rows_are_as_narrow_as_their_numbers(core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not core:
+        monkeypatch.setattr(native, "column_of_rows", lambda numbers, many: None)
+    most = [0, 1, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32, (1 << 63) - 1]
+    rows = np.zeros((3 * len(most), 4), np.int64)
+    for row, number in enumerate([*most, *most[::-1], *most]):
+        rows[row, row % 4] = number
+    packed = column_of_rows(rows)
+    assert len(packed) == 1 + len(rows) + 4 * 3 * (3 + 2 * 2 + 4 * 2 + 8 * 2)
+    assert np.array_equal(rows_of(packed, len(rows), 4), rows)
+    negative = np.array([[-1, 2], [3, 4]])
+    assert np.array_equal(rows_of(column_of_rows(negative), 2, 2), negative)
+
+
+@given(hnp.arrays(np.int64, st.tuples(st.integers(1, 40), st.integers(1, 5)), elements=ANY))
+def test_the_core_packs_rows_as_python_does(rows: np.ndarray[Any, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        native_rows = column_of_rows(rows)
+        patch.setattr(native, "column_of_rows", lambda numbers, many: None)
+        assert column_of_rows(rows) == native_rows
+    assert np.array_equal(rows_of(native_rows, *rows.shape), rows)
+
+
 def test_a_common_output_takes_few_bytes() -> None:
     columns, rows = statistics_of(3, 8000)
     size = sum(len(part) for part in packing.packed(columns) if isinstance(part, bytes))
@@ -99,6 +129,16 @@ def damages(row: packing.Row) -> list[tuple[int, int, list[int], bytes]]:
     def runs(*pairs: tuple[int, int]) -> bytes:
         return b"r" + np.array(pairs, np.int64).tobytes()
 
+    ones, bins = bytes([1] * 119), bytes(120 * BINS)
+    histograms = [
+        b"w" + ones + b"\x01" + bins + b"0",
+        b"w" + ones + b"\x01" + bins[1:],
+        b"w" + ones + b"\x03" + bins + bytes(2 * BINS),
+        b"w" + ones + b"\x02" + bins,
+        b"w" + ones + b"\x08" + bins[BINS:] + b"\xff" * (8 * BINS),
+        b"w" + ones,
+        b"w",
+    ]
     specs = [
         ["float32", "2,3", 25], ["float32", "0", 0], ["object", "2,3", 48], ["complex64", "3", 24],
         ["float32", "2,-3", -24], ["float32", "9999999999999,2", 8 * 9999999999999],
@@ -123,6 +163,7 @@ def damages(row: packing.Row) -> list[tuple[int, int, list[int], bytes]]:
         *((first, last, seen, changed(place, runs((-1, 120)))) for place in (7, 8, 9)),
         *((first, last, seen, changed(place, runs((100, 120)))) for place in (7, 8, 9)),
         (first, last, seen, changed(11, b"b" + b"\xff" * (120 * BINS))),
+        *((first, last, seen, changed(11, column)) for column in histograms),
         (first, last, seen, data[:-3]),
         (first, last, seen, b""),
     ]
