@@ -138,8 +138,8 @@ for runs. None without a core, or for other numbers.
 column_of_rows: Final[Callable[[Any, int], bytes | None]] = getattr(
     _core, "column_of_rows", _no_column
 )
-"""Encodes int64 like `nodescope.record.timed.packing.column_of_rows`, with the length of a row. None
-without a core, or for other numbers.
+"""Encodes int64 like `nodescope.record.timed.packing.column_of_rows`, with the length of a row.
+None without a core, or for other numbers.
 """
 
 

@@ -1,4 +1,4 @@
-"""The statistics of an output that an execution read and returned where it lies are not computed again."""
+"""Elements that an execution read and returned where they lie are not summarised again."""
 
 from __future__ import annotations
 
@@ -104,8 +104,9 @@ def test_changes_of_many_elements_are_noticed(change: Any) -> None:
         lambda sink, array: (sink.take(), sink(array.reshape(20, 30), array)),
         lambda sink, array: (sink(array[:599], array), sink(array.reshape(20, 30), array)),
     ],
-    ids=["no input", "other input", "other step", "part", "reversed", "other type", "taken", "start"],
-)
+    ids=["no input", "other input", "other step", "part", "reversed", "other type", "taken",
+         "start"],
+)  # fmt: skip
 def test_otherwise_statistics_are_computed_again(again: Any) -> None:
     sink, array = Sink(), base()
     sink(array)

@@ -11,8 +11,8 @@ from nodescope import native
 from nodescope.record.summary import BINS, summarise
 
 AT_ONCE = 65_536
-# Around the borders of what is counted in vectors, in wide vectors, before counts are read, and added
-# up in the same parts.
+# Around the borders of what is counted in vectors, in wide vectors, before counts are read, and
+# added up in the same parts.
 SIZES = (
     95, 96, 111, 112, 127, 129, 511, 512, 527, 1023, 1025, 16_367, 16_368, 16_385, 33_333, 65_535,
     65_537, 100_003, 131_105,

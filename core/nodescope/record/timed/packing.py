@@ -220,8 +220,7 @@ def column_of_rows(rows: Integers) -> bytes:
     """Encode rows of integers, each row as narrowly as it allows: their widths, then the rows of
     each width.
     """
-    count, many = rows.shape
-    encoded = native.column_of_rows(rows.reshape(-1), many)
+    encoded = native.column_of_rows(rows.reshape(-1), rows.shape[1])
     if encoded is not None:
         return encoded
     any_bits = np.bitwise_or.reduce(rows, axis=1).view(np.uint64)
