@@ -141,6 +141,24 @@ static PyObject *py_column(PyObject *module, PyObject *const *arguments, Py_ssiz
     return column;
 }
 
+/* Rows of int64 or uint32, of which one at a time is read. */
+typedef struct {
+    const char *all;
+    Py_ssize_t rows, many, itemsize;
+    int64_t *row;
+} Rows;
+
+static const int64_t *row_at(const Rows *rows, Py_ssize_t nth) {
+    const char *from = rows->all + nth * rows->many * rows->itemsize;
+    if (rows->itemsize == 8) memcpy(rows->row, from, 8 * (size_t)rows->many);
+    else for (Py_ssize_t i = 0; i < rows->many; i++, from += 4) {
+        uint32_t number;
+        memcpy(&number, from, 4);
+        rows->row[i] = number;
+    }
+    return rows->row;
+}
+
 /* The bytes that each number of a row needs. */
 static int width_of(const int64_t *row, Py_ssize_t many) {
     uint64_t any = 0; /* a negative number sets the highest bit */
@@ -148,37 +166,47 @@ static int width_of(const int64_t *row, Py_ssize_t many) {
     return any <= UINT8_MAX ? 1 : any <= UINT16_MAX ? 2 : any <= UINT32_MAX ? 4 : 8;
 }
 
-PyDoc_STRVAR(column_of_rows_doc,
-"column_of_rows(numbers, many)\n--\n\n"
-"Encode rows of so many int64, contiguous and in one dimension, each as narrowly as it allows; None for other\n"
-"numbers, or none.\n");
-
-static PyObject *py_column_of_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
-    Py_ssize_t many = count == 2 ? PyLong_AsSsize_t(arguments[1]) : -1;
-    if (many < 1) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "column_of_rows takes rows and their length");
-        return NULL;
-    }
-    Numbers numbers;
-    int taken = take(arguments[0], 0, &numbers);
-    if (taken <= 0) return taken ? NULL : Py_NewRef(Py_None);
-    Py_ssize_t rows = numbers.many / many, bytes = 1 + rows;
-    for (Py_ssize_t row = 0; row < rows; row++) bytes += many * width_of(numbers.all + row * many, many);
+static PyObject *encoded_rows(const Rows *rows) {
+    Py_ssize_t bytes = 1 + rows->rows, many = rows->many;
+    char *widths = PyMem_Malloc((size_t)rows->rows);
+    if (!widths) return PyErr_NoMemory();
+    for (Py_ssize_t nth = 0; nth < rows->rows; nth++)
+        bytes += many * (widths[nth] = (char)width_of(row_at(rows, nth), many));
     PyObject *column = PyBytes_FromStringAndSize(NULL, bytes);
     if (column) {
-        char *to = PyBytes_AsString(column), *widths = to + 1;
-        *to = 'w';
-        to += 1 + rows;
-        for (Py_ssize_t row = 0; row < rows; row++)
-            widths[row] = (char)width_of(numbers.all + row * many, many);
+        char *to = PyBytes_AsString(column);
+        *to++ = 'w';
+        memcpy(to, widths, (size_t)rows->rows);
+        to += rows->rows;
         for (int width = 1; width <= 8; width *= 2)
-            for (Py_ssize_t row = 0; row < rows; row++) {
-                if (widths[row] != width) continue;
-                narrowed(numbers.all + row * many, many, width, to);
+            for (Py_ssize_t nth = 0; nth < rows->rows; nth++) {
+                if (widths[nth] != width) continue;
+                narrowed(row_at(rows, nth), many, width, to);
                 to += many * width;
             }
     }
-    release(&numbers);
+    PyMem_Free(widths);
+    return column;
+}
+
+PyDoc_STRVAR(column_of_rows_doc,
+"column_of_rows(rows)\n--\n\n"
+"Encode rows of int64 or uint32, contiguous and in two dimensions, each as narrowly as it allows; None for\n"
+"other numbers, or none.\n");
+
+static PyObject *py_column_of_rows(PyObject *module, PyObject *object) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return NULL;
+    const char *kind = view.format ? view.format : "B";
+    int whole = view.itemsize == 8 && (!strcmp(kind, "l") || !strcmp(kind, "q"));
+    PyObject *column = NULL;
+    if (view.len && view.ndim == 2 && (whole || (view.itemsize == 4 && !strcmp(kind, "I")))) {
+        Rows rows = {view.buf, view.shape[0], view.shape[1], view.itemsize, NULL};
+        if ((rows.row = PyMem_Malloc(8 * (size_t)rows.many))) column = encoded_rows(&rows);
+        else PyErr_NoMemory();
+        PyMem_Free(rows.row);
+    } else column = Py_NewRef(Py_None);
+    PyBuffer_Release(&view);
     return column;
 }
 
@@ -286,7 +314,7 @@ static PyObject *py_narrow_floats(PyObject *module, PyObject *object) {
 
 static PyMethodDef functions[] = {
     {"column", (PyCFunction)(void (*)(void))py_column, METH_FASTCALL, column_doc},
-    {"column_of_rows", (PyCFunction)(void (*)(void))py_column_of_rows, METH_FASTCALL, column_of_rows_doc},
+    {"column_of_rows", py_column_of_rows, METH_O, column_of_rows_doc},
     {"distinct", py_distinct, METH_O, distinct_doc},
     {"narrow_floats", py_narrow_floats, METH_O, narrow_floats_doc},
     {NULL, NULL, 0, NULL},

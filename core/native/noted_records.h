@@ -36,8 +36,13 @@ enum { TURNED = -1, SCATTERED = 0, IN_ORDER = 1 };
 typedef struct {
     double moments[5], preview[PREVIEW];
     int64_t bytes, finite, nan, inf, zero;
-    uint64_t histogram[FLOAT_BINS];
+    uint32_t histogram[FLOAT_BINS]; /* noted outputs have fewer elements */
 } Digest;
+
+/* Fill a histogram; with zeros if there is none. */
+static inline void take_histogram(uint32_t *histogram, const Summary *summary, int bins) {
+    for (int i = 0; i < bins; i++) histogram[i] = summary->finite ? (uint32_t)summary->histogram[i] : 0;
+}
 
 /* Fill a digest, except for its histogram. */
 static inline void take_summary(Digest *digest, const Summary *summary, int64_t bytes) {

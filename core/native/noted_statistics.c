@@ -26,8 +26,8 @@ typedef struct {
 typedef struct {
     int64_t *executions, *outputs;
     int64_t more_executions, more_outputs; /* for how many there is room */
-    uint64_t *histograms;
     double *moments, *previews;
+    uint32_t *histograms;
     Growing identities, shapes, specs;
     int64_t counts[OTHERS]; /* without statistics, with NaN or Inf, and not in C order */
 } Columns;
@@ -142,7 +142,7 @@ static int axes_of(const int64_t *at, int64_t bytes, Axes *axes) {
 }
 
 /* Summarise the copy of an output. Returns whether that failed; the statistics are zero then. */
-static int summarise_copy(const int64_t *at, int bins, Digest *digest, uint64_t *histogram) {
+static int summarise_copy(const int64_t *at, int bins, Digest *digest, uint32_t *histogram) {
     Axes axes;
     Source source;
     Summary summary;
@@ -151,7 +151,7 @@ static int summarise_copy(const int64_t *at, int bins, Digest *digest, uint64_t 
     int unsafe = summarise(&source, bins, &summary);
     if (unsafe) memset(&summary, 0, sizeof summary);
     take_summary(digest, &summary, at[3]);
-    if (summary.finite) memcpy(histogram, summary.histogram, (size_t)bins * sizeof *histogram);
+    take_histogram(histogram, &summary, bins);
     return unsafe;
 }
 
@@ -200,7 +200,6 @@ static int add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_
         memcpy(&digest, content, sizeof digest);
         memcpy(to->histograms, digest.histogram, sizeof digest.histogram);
     } else {
-        memset(to->histograms, 0, (size_t)bins * sizeof(uint64_t));
         unsafe = summarise_copy(at, bins, &digest, to->histograms);
     }
     memcpy(to->moments, digest.moments, sizeof digest.moments);
@@ -280,7 +279,7 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    zeros and finite elements (-1 if statistics could not be computed), type, bytes, index of its\n"
 "    block, offset of its elements there, their order, and number of dimensions. The order is 1 for\n"
 "    C order, -1 if they lie as their strides say, 0 if they were scattered and are in C order now.\n"
-"    The shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint64.\n"
+"    The shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint32.\n"
 "    The first elements, float64. The types and shapes, int64: type, bytes, number of dimensions,\n"
 "    shape. The tuples: how many outputs have no statistics, have NaN or Inf, and were not in C order;\n"
 "    what `place_elements` returns, or None.\n");
@@ -293,15 +292,16 @@ static PyObject *bytes_of(const Growing *numbers) {
 static PyObject *columns_of(const Block *blocks, Py_ssize_t count, const int64_t *firsts,
                             Py_ssize_t executions, Py_ssize_t outputs, int bins, int places) {
     enum { PARTS = 9 };
-    const Py_ssize_t words[PARTS] = {EXECUTION * executions, 0, OUTPUT * outputs, 0, 5 * outputs,
-                                     bins * outputs, PREVIEW * outputs, 0, places ? outputs : 0};
+    const Py_ssize_t bytes[PARTS] = {8 * EXECUTION * executions, 0, 8 * OUTPUT * outputs, 0,
+                                     40 * outputs, 4 * bins * outputs, 8 * PREVIEW * outputs, 0,
+                                     places ? 8 * outputs : 0};
     PyObject *parts[PARTS] = {NULL}, *all = NULL;
     void *place[PARTS] = {NULL};
     int made = 1, state = FILLED;
     int64_t used = 0;
     for (int i = 0; made && i < PARTS; i++) {
         if (i == 1 || i == 3 || i == 7) continue; /* those that grow */
-        made = !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
+        made = !!(parts[i] = PyBytes_FromStringAndSize(NULL, bytes[i]));
         if (made) place[i] = PyBytes_AsString(parts[i]);
     }
     Columns to = {.executions = place[0], .outputs = place[2], .moments = place[4],

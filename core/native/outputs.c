@@ -132,8 +132,7 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, const R
     }
     if (summarise(&source, FLOAT_BINS, &summary)) return 0;
     take_summary(digest, &summary, view->len);
-    memset(digest->histogram, 0, sizeof digest->histogram);
-    if (summary.finite) memcpy(digest->histogram, summary.histogram, sizeof digest->histogram);
+    take_histogram(digest->histogram, &summary, FLOAT_BINS);
     return 1;
 }
 

@@ -125,7 +125,7 @@ gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any, int], Memory]
 """Elements of noted outputs at these places. None without a core."""
 
 
-def _no_column(numbers: Any, how: int) -> None:
+def _no_column(numbers: Any, mode: int) -> None:
     """Encodes nothing."""
 
 
@@ -135,16 +135,14 @@ for runs. None without a core, or for other numbers.
 """
 
 
-column_of_rows: Final[Callable[[Any, int], bytes | None]] = getattr(
-    _core, "column_of_rows", _no_column
-)
-"""Encodes int64 like `nodescope.record.timed.packing.column_of_rows`, with the length of a row.
-None without a core, or for other numbers.
-"""
-
-
 def _no_result(numbers: Any) -> None:
     """Computes nothing."""
+
+
+column_of_rows: Final[Callable[[Any], bytes | None]] = getattr(_core, "column_of_rows", _no_result)
+"""Encodes int64 and uint32 like `nodescope.record.timed.packing.column_of_rows`. None without a
+core, or for other numbers.
+"""
 
 
 distinct: Final[Callable[[Any], tuple[bytes, bytes, bytes] | None]] = getattr(

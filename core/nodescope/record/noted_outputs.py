@@ -71,7 +71,7 @@ class NotedStatistics(NamedTuple):
     outputs: Integers
     shapes: Integers
     moments: Floats
-    histograms: Integers
+    histograms: NDArray[np.uint32]
     previews: Floats
     specs: bytes
     nonfinite: int
@@ -186,7 +186,7 @@ def statistics_of(
     seqs = array_of("q", firsts).tobytes()
     *parts, specs, counts, places = native.summarise_noted(pieces, seqs, *many, BINS, place)
     unknown, nonfinite, disordered = counts
-    kinds = (np.int64, np.uint64, np.int64, np.int64, np.float64, np.int64, np.float64)
+    kinds = (np.int64, np.uint64, np.int64, np.int64, np.float64, np.uint32, np.float64)
     flat: Any = [np.frombuffer(part, kind) for part, kind in zip(parts, kinds, strict=True)]
     columns = NotedStatistics(
         flat[0].reshape(-1, EXECUTION), flat[1], flat[2].reshape(-1, OUTPUT), flat[3],

@@ -64,7 +64,7 @@ class Statistics(NamedTuple):
     inf: Integers
     zero: Integers
     moments: Floats
-    histograms: Integers
+    histograms: Integers | NDArray[np.uint32]
     previews: Floats
 
     def rows(self, places: Integers | None = None) -> list[Row]:

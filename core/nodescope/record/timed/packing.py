@@ -216,14 +216,14 @@ def column(numbers: Integers, *, runs: bool = True, differences: bool = False) -
     return code + numbers.astype(kind).tobytes()
 
 
-def column_of_rows(rows: Integers) -> bytes:
+def column_of_rows(rows: Integers | NDArray[np.uint32]) -> bytes:
     """Encode rows of integers, each row as narrowly as it allows: their widths, then the rows of
     each width.
     """
-    encoded = native.column_of_rows(rows.reshape(-1), rows.shape[1])
+    encoded = native.column_of_rows(np.ascontiguousarray(rows))
     if encoded is not None:
         return encoded
-    any_bits = np.bitwise_or.reduce(rows, axis=1).view(np.uint64)
+    any_bits = np.bitwise_or.reduce(rows, axis=1).astype(np.uint64)
     widths = np.array(_ROW_WIDTHS, np.uint8)[np.searchsorted(_ROW_MOST, any_bits)]
     parts = [rows[widths == width].astype(f"<u{width}").tobytes() for width in _ROW_WIDTHS]
     return b"".join([ROWS, widths.tobytes(), *parts])

@@ -91,7 +91,7 @@ def test_several_lots_are_one_row() -> None:
 @pytest.mark.parametrize("core", [True, False])
 def test_rows_are_as_narrow_as_their_numbers(core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not core:
-        monkeypatch.setattr(native, "column_of_rows", lambda numbers, many: None)
+        monkeypatch.setattr(native, "column_of_rows", lambda rows: None)
     most = [0, 1, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32, (1 << 63) - 1]
     rows = np.zeros((3 * len(most), 4), np.int64)
     for row, number in enumerate([*most, *most[::-1], *most]):
@@ -103,11 +103,15 @@ def test_rows_are_as_narrow_as_their_numbers(core: bool, monkeypatch: pytest.Mon
     assert np.array_equal(rows_of(column_of_rows(negative), 2, 2), negative)
 
 
-@given(hnp.arrays(np.int64, st.tuples(st.integers(1, 40), st.integers(1, 5)), elements=ANY))
-def test_the_core_packs_rows_as_python_does(rows: np.ndarray[Any, Any]) -> None:
+@given(
+    hnp.arrays(np.int64, st.tuples(st.integers(1, 40), st.integers(1, 5)), elements=ANY),
+    st.sampled_from([np.int64, np.uint32]),
+)
+def test_the_core_packs_rows_as_python_does(rows: np.ndarray[Any, Any], kind: Any) -> None:
+    rows = rows.astype(kind)
     with pytest.MonkeyPatch.context() as patch:
         native_rows = column_of_rows(rows)
-        patch.setattr(native, "column_of_rows", lambda numbers, many: None)
+        patch.setattr(native, "column_of_rows", lambda rows: None)
         assert column_of_rows(rows) == native_rows
     assert np.array_equal(rows_of(native_rows, *rows.shape), rows)
 
