@@ -49,6 +49,35 @@ static inline int order_of(int dimensions, const Py_ssize_t *shape, const Py_ssi
     return TURNED;
 }
 
+/* The axes of a viewed array, of which there are at most MOST_AXES. */
+static inline void view_axes(const Py_buffer *view, Axes *axes) {
+    axes->dimensions = view->ndim;
+    axes->itemsize = view->itemsize;
+    for (int axis = 0; axis < view->ndim; axis++) {
+        axes->shape[axis] = view->shape[axis];
+        axes->strides[axis] = view->strides[axis];
+    }
+}
+
+/* Write the strides of an array. Those of an array in C or Fortran order are written as if all its axes were
+   longer than one, as in a buffer of NumPy's. */
+static inline void strides_of(const Py_buffer *view, int64_t *strides) {
+    int64_t row = view->itemsize, column = view->itemsize;
+    int rows = 1, columns = 1;
+    for (int axis = view->ndim - 1; axis >= 0; axis--) {
+        rows &= view->shape[axis] == 1 || view->strides[axis] == row;
+        strides[axis] = row;
+        row *= view->shape[axis];
+    }
+    if (rows) return;
+    for (int axis = 0; axis < view->ndim; axis++) {
+        columns &= view->shape[axis] == 1 || view->strides[axis] == column;
+        strides[axis] = column;
+        column *= view->shape[axis];
+    }
+    for (int axis = 0; !columns && axis < view->ndim; axis++) strides[axis] = view->strides[axis];
+}
+
 /* Describe elements to be summarised. `source` is not initialised: it has room for many dimensions. */
 static inline void describe(Source *source, const char *data, int code, const Axes *axes) {
     source->data = data;

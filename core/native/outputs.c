@@ -40,7 +40,7 @@ typedef struct {
 } NotedOutputs;
 
 static PyTypeObject *outputs_type;
-static struct { PyObject *dtype, *char_, *isnative, *itemsize, *outputs; } names;
+static struct { PyObject *dtype, *char_, *isnative, *itemsize, *outputs, *dialect, *own; } names;
 
 int notes_outputs(PyObject *object) { return Py_TYPE(object) == outputs_type; }
 
@@ -100,23 +100,15 @@ static int viewed(NotedOutputs *self, PyObject *array, Py_ssize_t itemsize, Py_b
     return 0;
 }
 
-/* The statistics of an array, of which an earlier output may have the same elements; 0 if its elements are
-   needed, or take less room. Scattered elements are copied first, as they are read twice. */
-static int digested(NotedOutputs *self, const Py_buffer *view, int code, const Recent *earlier,
-                    Digest *digest) {
-    Axes axes = {.dimensions = view->ndim, .itemsize = view->itemsize};
+/* The statistics of an array; 0 if its elements are needed, or take less room. Scattered elements are copied
+   first, as they are read twice. */
+static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest *digest) {
+    Axes axes;
     Source source;
     Summary summary;
-    if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
     const char *data = view->buf;
-    if (earlier) {
-        memcpy(digest, self->start + earlier->place, sizeof *digest);
-        if (earlier->order == IN_ORDER && order_in(view) == IN_ORDER) return 1;
-    }
-    for (int axis = 0; axis < view->ndim; axis++) {
-        axes.shape[axis] = view->shape[axis];
-        axes.strides[axis] = view->strides[axis];
-    }
+    if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
+    view_axes(view, &axes);
     if (order_in(view) == SCATTERED) {
         if (!self->scratch && !(self->scratch = PyMem_Malloc(LARGE))) return 0;
         copy_in_order(self->scratch, view);
@@ -124,35 +116,10 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, const R
         put_in_order(&axes);
     }
     describe(&source, data, code, &axes);
-    if (earlier) { /* the first elements are others if the axes are */
-        summary.size = view->len / view->itemsize;
-        summary_preview(&source, &summary);
-        memcpy(digest->preview, summary.preview, (size_t)summary.previewed * sizeof(double));
-        return 1;
-    }
     if (summarise(&source, FLOAT_BINS, &summary)) return 0;
     take_summary(digest, &summary, view->len);
     take_histogram(digest->histogram, &summary, FLOAT_BINS);
     return 1;
-}
-
-/* Write the strides of an array. Those of an array in C or Fortran order are written as if all its axes were
-   longer than one, as in a buffer of NumPy's. */
-static void strides_of(const Py_buffer *view, int64_t *strides) {
-    int64_t row = view->itemsize, column = view->itemsize;
-    int rows = 1, columns = 1;
-    for (int axis = view->ndim - 1; axis >= 0; axis--) {
-        rows &= view->shape[axis] == 1 || view->strides[axis] == row;
-        strides[axis] = row;
-        row *= view->shape[axis];
-    }
-    if (rows) return;
-    for (int axis = 0; axis < view->ndim; axis++) {
-        columns &= view->shape[axis] == 1 || view->strides[axis] == column;
-        strides[axis] = column;
-        column *= view->shape[axis];
-    }
-    for (int axis = 0; !columns && axis < view->ndim; axis++) strides[axis] = view->strides[axis];
 }
 
 /* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
@@ -233,13 +200,26 @@ static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t r
     return bytes;
 }
 
-/* Store only the statistics of an output, unless its elements are needed or take less room. */
-static void digest_output(NotedOutputs *self, Output *output, PyObject *array, long long step,
+/* Whether a node is of nodescope's engine, which never writes to arrays: its writes give other arrays to tensors.
+   Other libraries also write through views of an array. */
+static int is_own(PyObject *node) {
+    PyObject *dialect = PyObject_GetAttr(node, names.dialect);
+    int own = dialect && PyUnicode_Check(dialect) && PyUnicode_Compare(dialect, names.own) == 0;
+    Py_XDECREF(dialect);
+    if (PyErr_Occurred()) PyErr_Clear();
+    return own;
+}
+
+/* Store only the statistics of an output, unless its elements are needed or take less room. Other code may run at
+   the end, in a garbage collection. */
+static void digest_output(NotedOutputs *self, Output *output, PyObject *array, PyObject *node, long long step,
                           PyObject *const *inputs, Py_ssize_t reads) {
     const Py_buffer *view = &output->view;
     const Recent *earlier = earlier_read(self->recent, array, self->array, view, output->code, step, inputs,
                                          reads);
-    if (!digested(self, view, output->code, earlier, &output->digest)) return;
+    if (earlier && is_own(node))
+        repeat_digest(self->start, earlier, view, output->code, &output->digest);
+    else if (!digested(self, view, output->code, &output->digest)) return;
     output->code |= DIGESTED;
     output->stored = sizeof output->digest;
     PyObject *owner = order_in(view) == SCATTERED ? NULL : owner_of(array, self->array);
@@ -308,12 +288,13 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             held++;
             goto done;
         }
-        if (self->digests) digest_output(self, output, outputs[held], numbers[1], inputs, reads);
+        if (self->digests) digest_output(self, output, outputs[held], node, numbers[1], inputs, reads);
     }
     if (PyErr_Occurred()) {
         status = -1;
         goto done;
     }
+    if (self->digests && !same_again(self, all, outputs, gives)) goto done;
     for (int tries = 0;; tries++) {
         bytes = record_bytes(self, all, reads, gives);
         if ((status = make_room(self, bytes)) < 2) break;
@@ -590,7 +571,8 @@ static PyType_Spec outputs_spec = {
 int add_outputs(PyObject *module) {
     if (name(&names.dtype, "dtype") < 0 || name(&names.char_, "char") < 0 ||
         name(&names.isnative, "isnative") < 0 || name(&names.itemsize, "itemsize") < 0 ||
-        name(&names.outputs, "outputs") < 0)
+        name(&names.outputs, "outputs") < 0 || name(&names.dialect, "dialect") < 0 ||
+        name(&names.own, "nodescope") < 0)
         return -1;
     if (!outputs_type) outputs_type = (PyTypeObject *)PyType_FromSpec(&outputs_spec);
     if (!outputs_type) return -1;

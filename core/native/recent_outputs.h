@@ -8,14 +8,13 @@
 #define RECENT 64
 #define SAMPLES 16
 
-/* An output whose elements fill their memory: where they were in the program's memory, and where the record has
-   them, or the digest. */
+/* An output whose elements fill their memory, and where the record has a copy of them; or its digest instead, if
+   there is an `owner`. */
 typedef struct {
-    const char *data;
+    const char *data; /* in the program's memory */
     Py_ssize_t nbytes, place, nth;
     int code, order;
-    /* Only of a digest: */
-    PyObject *owner; /* a weak reference to the array that owns the memory */
+    PyObject *owner; /* a weak reference to the array that owns the memory, or NULL */
     uint64_t sample;
     long long step;
 } Recent;
@@ -60,8 +59,8 @@ static PyObject *owner_of(PyObject *array, PyObject *class) {
 }
 
 /* The earlier output whose elements an execution read and returned where they are, as a reshape or a
-   transposition does; NULL if there is none. Operations do not write to what they read, and programs are
-   told not to write to arrays of tensors. The sample notices if most of an array was written nevertheless;
+   transposition does; NULL if there is none. Nodescope's engine does not write to arrays, and programs are
+   told not to write to those of tensors. The sample notices if most of an array was written nevertheless;
    the step, if executions in between were not noted. */
 static const Recent *earlier_read(Recent *recent, PyObject *array, PyObject *class, const Py_buffer *view,
                                   int code, long long step, PyObject *const *inputs, Py_ssize_t reads) {
@@ -73,6 +72,20 @@ static const Recent *earlier_read(Recent *recent, PyObject *array, PyObject *cla
         if (owner_of(inputs[i], class) == owner && ARRAY_OF(inputs[i])->data == view->buf)
             return sample_of(view) == earlier->sample ? earlier : NULL;
     return NULL;
+}
+
+/* The digest of an output with the elements of an earlier one. `block`: the memory of the records. */
+static void repeat_digest(const char *block, const Recent *earlier, const Py_buffer *view, int code,
+                          Digest *digest) {
+    Axes axes;
+    Source source;
+    Summary summary = {.size = view->len / view->itemsize};
+    memcpy(digest, block + earlier->place, sizeof *digest);
+    if (earlier->order == IN_ORDER && order_in(view) == IN_ORDER) return;
+    view_axes(view, &axes); /* the first elements are others if the axes are */
+    describe(&source, view->buf, code, &axes);
+    summary_preview(&source, &summary);
+    memcpy(digest->preview, summary.preview, (size_t)summary.previewed * sizeof(double));
 }
 
 static void forget_recent(Recent *recent) {

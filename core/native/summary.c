@@ -317,7 +317,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
     flatten(source, &flat);
     if (flat.dimensions == 1 && flat.strides[0] == flat.itemsize) {
         int floats = flat.code == 'f' && summary->size >= MANY_FLOATS && bins == FLOAT_BINS;
-        int bytes = flat.itemsize == 1 && (flat.code == '?' || summary->size >= MANY_BYTES);
+        int bytes = flat.itemsize == 1 && summary->size >= (flat.code == '?' ? 1 : MANY_BYTES);
         if (bytes) summarise_bytes(flat.data, flat.code, bins, summary);
         if (bytes || (floats && summarise_floats((const float *)flat.data, summary->size, summary))) {
             summary_preview(source, summary);

@@ -42,7 +42,8 @@ int summary_reads(char code);
    not all elements are finite, or the processor lacks the instructions. */
 int summarise_floats(const float *items, int64_t size, Summary *summary);
 
-/* The same for contiguous elements of one byte, of type `code`. */
+/* Fill a summary of contiguous elements of one byte, of type `code`, of which there is at least one; except its
+   size and preview. */
 void summarise_bytes(const char *items, char code, int bins, Summary *summary);
 
 /* Fill the preview of a summary: the first elements. */

@@ -19,9 +19,9 @@ typedef struct {
     int64_t zero;
 } Totals;
 
-/* Add the totals of items. Squares are added in PARTS parts, whatever the vector size: part j is the sum of
-   those of every 32nd item from the j-th on; so are pairs of items, sixteen apart, in half as many. Thus
-   all processors compute the same bits. */
+/* Add the totals of items. All processors compute the same bits, as sums have the same parts whatever the vector
+   size: part j of 32 has the squares of items j, j + 32, j + 64 and so on; part j of 16 has the items j and
+   j + 16 of each 32, which are added to each other first. */
 typedef void (*Total)(const float *items, int64_t many, double shift, Totals *totals);
 
 /* Count the items in each bin; their number is a multiple of sixteen. The last bin gets all items that
