@@ -17,8 +17,8 @@ from pathlib import Path
 SOURCES = (
     "summary.c", "summary_bytes.c", "summary_float.c", "summary_wide.c", "memory.c", "times.c",
     "outputs.c", "noted_statistics.c", "elements.c", "columns.c", "calls.c", "plain.c",
-    "polling_lock.c", "pauses.c", "thread_times.c", "pull.c", "rows.c", "writers.c", "checksum.c",
-    "module.c",
+    "polling_lock.c", "pauses.c", "thread_times.c", "pull.c", "rows.c", "step_times.c", "writers.c",
+    "checksum.c", "module.c",
 )  # fmt: skip
 LIMITED_API = "0x030b0000"
 HERE = Path(__file__).resolve().parent

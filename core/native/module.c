@@ -18,13 +18,14 @@
 #include "polling_lock.h"
 #include "pull.h"
 #include "rows.h"
+#include "step_times.h"
 #include "summary.h"
 #include "thread_times.h"
 #include "times.h"
 #include "writers.h"
 
 /* The revision of the interface to Python; nodescope.native refuses a file with another one. */
-#define REVISION 45
+#define REVISION 46
 
 /* Below this number of elements, releasing the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -183,7 +184,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (module && (add_memory(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
                    add_noted_statistics(module) < 0 || add_elements(module) < 0 ||
                    add_plain(module) < 0 || add_pull(module) < 0 || add_calls(module) < 0 ||
-                   add_rows(module) < 0 || add_writers(module) < 0 || add_checksum(module) < 0 ||
+                   add_rows(module) < 0 || add_step_times(module) < 0 || add_writers(module) < 0 || add_checksum(module) < 0 ||
                    add_columns(module) < 0 || add_polling_lock(module) < 0 ||
                    add_pauses(module) < 0 || add_thread_times(module) < 0 ||
                    add_float_statistics(module) < 0))

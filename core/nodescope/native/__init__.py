@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 45
+REVISION: Final = 46
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -150,6 +150,14 @@ distinct: Final[Callable[[Any], tuple[bytes, bytes, bytes] | None]] = getattr(
 )
 """`nodescope.record.timed.packing.distinct` of int64, as bytes. None without a core, or for other
 numbers.
+"""
+
+
+step_additions: Final[Callable[..., tuple[bytes, bytes] | None] | None] = getattr(
+    _core, "step_additions", None
+)
+"""What executions add to steps; see `nodescope.record.step_times.step_page`. None without a
+core.
 """
 
 

@@ -36,6 +36,7 @@ _BLOCK_ROWS: Final = 1 << 16
 _PIECE: Final = 1 << 16
 _MOST_SPANS: Final = 1 << 22
 _BEFORE_STEPS: Final = 1000
+_SMALL: Final = 1 << 20
 
 
 class Marks(NamedTuple):
@@ -90,6 +91,7 @@ class StepLedger:
         self._seqs = self._covers = np.zeros(0, dtype=np.int64)
         self._cover_ns = NONE
         self._parts: dict[int, int] = {}  # by node; a file may give nodes any numbers
+        self._table: Integers | None = None  # the same by place, if the numbers are small
         self._executions = np.zeros((0, 5), dtype=np.int64)
         self._spans = np.zeros((0, 5), dtype=np.int64)
         self._taken = [self._executions], [self._spans]
@@ -114,6 +116,7 @@ class StepLedger:
     def take_nodes(self, nodes: Iterable[Node]) -> None:
         """Take in nodes, before they run."""
         for node in nodes:
+            self._table = None
             # Nodes that only hold data are not operations: the time to take them in is between
             # operations.
             part = _PHASES.get(node.phase, _OPERATIONS - 1)
@@ -199,16 +202,39 @@ class StepLedger:
         return of_blocks
 
     def _book_executions(self, rows: Integers) -> None:
-        shares, covered = self._shares(rows)
+        covered, additions, late = self._additions(rows)
         before = np.searchsorted(rows[:, 0], self._seqs[len(self._covers) :], "right")
         self._covers = np.append(self._covers, covered[before])
         self._cover_ns = int(covered[-1])
         if len(rows):
             self.marks = self.marks._replace(seq=int(rows[-1, 0]))
         self._booked += len(rows)
-        late = shares[:, 2] <= self._sealed
-        self._late.append(shares[late & (shares[:, 0] > self._resumed.seq), 1:])
-        self.page.add(self.page.executed(shares[:, 1:]))
+        self._late.append(late)
+        self.page.add(additions)
+
+    def _additions(self, rows: Integers) -> tuple[Integers, Additions, Integers]:
+        """What executions add to the page.
+
+        Returns:
+            The latest end before each execution, and after the last; the additions; and what
+            belongs to blocks, see `Block.late`.
+        """
+        parts = self._parts_by_node()
+        if parts is not None:
+            added = self.page.executed_in_turn(rows, self._cover_ns, parts, self._sealed)
+            if added is not None:
+                return *added, np.zeros((0, 4), dtype=np.int64)
+        shares, covered = self._shares(rows)
+        late = (shares[:, 2] <= self._sealed) & (shares[:, 0] > self._resumed.seq)
+        return covered, self.page.executed(shares[:, 1:]), shares[late, 1:]
+
+    def _parts_by_node(self) -> Integers | None:
+        """The part of each node, by its id; None if ids are no small numbers."""
+        nodes = self._parts
+        if self._table is None and nodes and min(nodes) >= 0 and max(nodes) < _SMALL:
+            self._table = np.full(max(nodes) + 1, _NO_OPERATION, np.int64)
+            self._table[[*nodes]] = [*nodes.values()]
+        return self._table
 
     def _shares(self, rows: Integers) -> tuple[Integers, Integers]:
         """Rows of operations: seq, part, step, start, and the time that counts for each alone.

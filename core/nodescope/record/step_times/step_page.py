@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from nodescope import native
 from nodescope.record.step_times.step_rows import PARTS, Integers, step_rows
 
 DATA: Final = PARTS.index("data")
@@ -140,6 +141,32 @@ class StepPage:
         later = (stop != NONE) & (rows[:, 2] >= stop)
         first = np.where(later, _AFTER.start, _PARTS.start)
         return places, first + rows[:, 0], rows[:, 3]
+
+    def executed_in_turn(
+        self, rows: Integers, cover: int, parts: Integers, sealed: int
+    ) -> tuple[Integers, Additions] | None:
+        """The additions of executions that started one after the other, summed up.
+
+        Args:
+            rows: Seq, node, step, start and duration of each.
+            cover: The latest end before them.
+            parts: The part of each node, by its id; -1 for nodes that are no operations.
+            sealed: The last step before this page.
+
+        Returns:
+            The latest end before each execution, and after the last; and the additions. None
+            without a native core, if executions are out of order or belong to earlier steps.
+        """
+        if native.step_additions is None:
+            return None
+        numbers, stops = (np.ascontiguousarray(self.table[:, at]) for at in (NUMBER, STOP))
+        rows = np.ascontiguousarray(rows)
+        found = native.step_additions(rows, cover, parts, numbers, stops, sealed, len(PARTS))
+        if found is None:
+            return None
+        covered, additions = (np.frombuffer(part, np.int64) for part in found)
+        places, columns, amounts = additions.reshape(-1, 3).T
+        return covered, (places, columns + _PARTS.start, amounts)
 
     def spent(self, rows: Integers, *, over: bool = True) -> Additions:
         """The additions of spans between nodes: part, start and end.
