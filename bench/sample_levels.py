@@ -68,9 +68,9 @@ class _Sample(NamedTuple):
 RUNS: Final = (
     _Sample("digits_mlp", "", 9, _SHORT),
     _Sample("digits_mlp", "--epochs 3", 9, {}),
-    _Sample("digits_cnn", "", 3, _LARGE),
+    _Sample("digits_cnn", "", 7, _LARGE),
     _Sample("char_transformer", "", 3, _LARGE),
-    _Sample("char_transformer", "--steps 60 --letters 20", 3, {}),
+    _Sample("char_transformer", "--steps 60 --letters 20", 5, {}),
 )
 
 
