@@ -127,8 +127,8 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest 
    computed once. */
 static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code) {
     const Recent *earlier = earlier_in(self->recent, view, code);
-    if (!earlier || earlier->owner || memcmp(self->start + earlier->place, view->buf, (size_t)view->len)) return NONE;
-    return earlier->nth;
+    if (!earlier || earlier->owner) return NONE;
+    return memcmp(self->start + earlier->place, view->buf, (size_t)view->len) ? NONE : earlier->nth;
 }
 
 /* Make room for a record, by having earlier records taken. Returns 1, or 2 if earlier records may have been
