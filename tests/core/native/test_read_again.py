@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import weakref
+import sys
 from typing import Any
 
 import numpy as np
@@ -121,23 +121,15 @@ def test_otherwise_statistics_are_computed_again(again: Any) -> None:
 
 
 def test_the_memory_of_an_array_that_is_gone_is_read_again() -> None:
-    sink = Sink()
-    memory = np.arange(601.0)
-    owner = memory[1:].copy()
-    gone = weakref.ref(owner)
-    sink(owner)
+    sink, owner = Sink(), np.arange(100.0)  # NumPy keeps memory of this size for the next array
     address = owner.__array_interface__["data"][0]
+    sink(owner)
     del owner
-    gc.collect()
-    assert gone() is None
-    for _ in range(50):  # the allocator gives the same memory to an array of the same size
-        other = np.arange(600.0)
-        if other.__array_interface__["data"][0] == address:
-            break
-    other[:] = np.arange(1, 601)
-    other[301] = 1e6
-    sink(other.reshape(20, 30), of=(other,))
-    assert most(sink.statistics()) == [600.0, 1e6]
+    other = np.arange(100.0)
+    assert other.__array_interface__["data"][0] == address
+    other[3] = 1e6  # not among the sampled elements
+    sink(other.reshape(20, 5), of=(other,))
+    assert most(sink.statistics()) == [99.0, 1e6]
 
 
 def test_an_output_is_found_after_another_one_of_its_execution() -> None:
@@ -150,7 +142,7 @@ def test_an_output_is_found_after_another_one_of_its_execution() -> None:
 
 def test_a_finalizer_may_reshape_an_output_meanwhile() -> None:
     """In a garbage collection that noting an output begins, before Python 3.12."""
-    sink, threshold = Sink(), gc.get_threshold()
+    sink, threshold, refused = Sink(), gc.get_threshold(), 0
 
     class Cycle:
         def __init__(self, array: Array) -> None:
@@ -171,6 +163,7 @@ def test_a_finalizer_may_reshape_an_output_meanwhile() -> None:
             gc.enable()
             noted = sink(array, base())
             gc.set_threshold(*threshold)
+            refused += not noted
             if noted:
                 (content, _) = sink.statistics().arrays(range(2), sink.lots[-1:])
                 assert content.tobytes() == expected
@@ -178,6 +171,8 @@ def test_a_finalizer_may_reshape_an_output_meanwhile() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.enable()
+    assert refused < 40
+    assert refused or sys.version_info >= (3, 12), "no collection came in time"
 
 
 def test_memory_of_others_is_read_again() -> None:
