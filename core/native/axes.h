@@ -2,6 +2,7 @@
 #ifndef NODESCOPE_AXES_H
 #define NODESCOPE_AXES_H
 
+#include "memory.h"
 #include "noted_records.h"
 
 typedef struct {
@@ -78,6 +79,18 @@ static inline void strides_of(const Py_buffer *view, int64_t *strides) {
     for (int axis = 0; !columns && axis < view->ndim; axis++) strides[axis] = view->strides[axis];
 }
 
+/* Where the elements of an output lie, by its type and what takes their place in its record; NULL if that is not
+   within the block, or refers to no array of this size. */
+static inline const char *elements_at(const Block *block, int64_t type, int64_t offset, int64_t nbytes) {
+    int64_t index, most = block->end - offset;
+    if (offset < block->begin || offset > block->end) return NULL;
+    if (!(type & HELD)) return nbytes <= most ? block->start + offset : NULL;
+    if (most < (int64_t)sizeof(HeldOutput)) return NULL;
+    memcpy(&index, block->start + offset, sizeof index);
+    if (index < 0 || index >= block->many_held || block->held[index].nbytes != nbytes) return NULL;
+    return block->held[index].data;
+}
+
 /* Describe elements to be summarised. `source` is not initialised: it has room for many dimensions. */
 static inline void describe(Source *source, const char *data, int code, const Axes *axes) {
     source->data = data;
@@ -88,6 +101,17 @@ static inline void describe(Source *source, const char *data, int code, const Ax
         source->shape[axis] = axes->shape[axis];
         source->strides[axis] = axes->strides[axis];
     }
+}
+
+/* Fill a digest; 0 if float64 cannot represent the statistics. */
+static inline int digest_elements(const char *data, int code, const Axes *axes, int64_t bytes, Digest *digest) {
+    Source source;
+    Summary summary;
+    describe(&source, data, code, axes);
+    if (summarise(&source, FLOAT_BINS, &summary)) return 0;
+    take_summary(digest, &summary, bytes);
+    take_histogram(digest->histogram, &summary, FLOAT_BINS);
+    return 1;
 }
 
 #endif

@@ -16,7 +16,7 @@ from pathlib import Path
 
 SOURCES = (
     "summary.c", "summary_bytes.c", "summary_float.c", "summary_wide.c", "memory.c", "times.c",
-    "outputs.c", "noted_statistics.c", "elements.c", "columns.c", "calls.c", "plain.c",
+    "outputs.c", "held.c", "noted_statistics.c", "elements.c", "columns.c", "calls.c", "plain.c",
     "polling_lock.c", "pauses.c", "thread_times.c", "pull.c", "rows.c", "step_times.c", "writers.c",
     "checksum.c", "module.c",
 )  # fmt: skip

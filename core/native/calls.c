@@ -172,7 +172,7 @@ static ALWAYS_INLINE int tell(Calls *calls, PyObject *state, PyObject *entry, lo
     if (noted == 0 && only_times) noted = note_times(times, numbers);
     else if (noted == 0 && notes_outputs(times))
         noted = note_outputs(times, SLOT(entry, offset[ENTRY_NODE]), SLOT(entry, offset[ENTRY_OUTPUTS]),
-                             numbers, read, reads, arrays, gives, own);
+                             numbers, read, reads, arrays, gives, own, 1);
     if (only_times || noted) {
         Py_DECREF(times);
         return noted < 0 ? -1 : 0;

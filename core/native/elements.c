@@ -10,6 +10,7 @@
 #include "strided_copy.h"
 
 #define PLACES 14  /* number of int64 per output, see `summarise_noted` */
+#define TYPE 8
 #define NBYTES 9
 #define BLOCK 10
 #define START 11
@@ -30,6 +31,11 @@ typedef struct {
     const int64_t *row, *shape;
     int64_t start, nbytes;  /* `nbytes` is 0 in an empty place */
 } Known;
+
+/* The elements of an output; NULL if they are not in its block. */
+static const char *elements_of(const Block *blocks, const int64_t *row) {
+    return elements_at(blocks + row[BLOCK], row[TYPE], row[START], row[NBYTES]);
+}
 
 /* Whether the elements of two outputs of the same size are in the same order. */
 static int same_order(const int64_t *row, const int64_t *shape, const Known *known) {
@@ -52,25 +58,13 @@ static int turned_axes(const int64_t *row, const int64_t *shape, Axes *axes) {
     return order_of(axes->dimensions, axes->shape, axes->strides, axes->itemsize) != SCATTERED;
 }
 
-/* Read eight bytes of turned elements, which are the ones from `place` on in C order. */
-static void read_turned(char *to, const char *data, const Axes *axes, int64_t place) {
-    for (Py_ssize_t done = 0; done < 8; done += axes->itemsize) {
-        int64_t index = (place + done) / axes->itemsize, offset = 0;
-        for (int axis = axes->dimensions - 1; axis >= 0; index /= axes->shape[axis--])
-            offset += index % axes->shape[axis] * axes->strides[axis];
-        memcpy(to + done, data + offset, (size_t)axes->itemsize);
-    }
-}
-
-/* A hash of an array, computed from a sample of its words in C order. `axes`: those of turned elements, or
-   NULL. */
-static uint64_t mark_of(const char *data, int64_t nbytes, const Axes *axes) {
+/* A hash of an array, computed from a sample of its words. */
+static uint64_t mark_of(const char *data, int64_t nbytes) {
     uint64_t mark = (uint64_t)nbytes, word;
     int64_t last = nbytes - 8, step = last / (SAMPLES - 1) / 8 * 8;
     for (int i = 0; i < SAMPLES; i++) {
         int64_t at = i == SAMPLES - 1 ? last : i * step;
-        if (axes) read_turned((char *)&word, data, axes, at);
-        else memcpy(&word, data + at, 8);
+        memcpy(&word, data + at, 8);
         mark = (mark ^ word) * 0x9e3779b97f4a7c15u;
         mark ^= mark >> 29;
     }
@@ -87,36 +81,27 @@ static int turn_back(char *to, const char *from, const int64_t *row, const int64
     return 1;
 }
 
-/* Whether the elements of two outputs of the same size are the same in C order. `scratch` has room for them;
-   two outputs that are turned differently count as different. */
-static int same_elements(const char *data, const int64_t *row, const int64_t *shape, const Known *known,
-                         char *scratch) {
-    if (same_order(row, shape, known))
-        return known->data == data || !memcmp(known->data, data, (size_t)known->nbytes);
-    int turned = row[ORDER] == TURNED;
-    if (!scratch || (turned && known->row[ORDER] == TURNED)) return 0;
-    return (turned ? turn_back(scratch, data, row, shape)
-                   : turn_back(scratch, known->data, known->row, known->shape)) &&
-           !memcmp(scratch, turned ? known->data : data, (size_t)known->nbytes);
+/* Whether the elements of two outputs of the same size are the same; if they lie in different orders, they count as
+   different. */
+static int same_elements(const char *data, const int64_t *row, const int64_t *shape, const Known *known) {
+    return same_order(row, shape, known) &&
+           (known->data == data || !memcmp(known->data, data, (size_t)known->nbytes));
 }
 
-/* Place the elements of all outputs one after the other; returns the number of bytes used. `scratch`: room for
-   the largest output that is turned, or NULL. */
-static int64_t place(const Outputs *outputs, Known *known, uint64_t most, char *scratch, int64_t *starts) {
+/* Place the elements of all outputs one after the other; returns the number of bytes used. */
+static int64_t place(const Outputs *outputs, Known *known, uint64_t most, int64_t *starts) {
     const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
     for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
-        const char *data = outputs->blocks[row[BLOCK]].start + row[START];
+        const char *data = elements_of(outputs->blocks, row);
         int64_t nbytes = row[NBYTES];
         if (nbytes >= COMPARED) {
-            Axes axes;
-            int turned = row[ORDER] == TURNED && turned_axes(row, shape, &axes);
-            uint64_t mark = mark_of(data, nbytes, turned ? &axes : NULL);
+            uint64_t mark = mark_of(data, nbytes);
             Known *at = NULL;
             for (int tries = 0; tries < TRIES; tries++) {
                 at = known + ((mark + (uint64_t)tries) & (most - 1));
                 if (!at->nbytes) break;
-                if (at->nbytes == nbytes && same_elements(data, row, shape, at, scratch)) {
+                if (at->nbytes == nbytes && same_elements(data, row, shape, at)) {
                     starts[i] = at->start;
                     goto next;
                 }
@@ -134,15 +119,10 @@ int64_t place_outputs(const Block *blocks, const int64_t *rows, const int64_t *s
                       int64_t *starts) {
     const Outputs outputs = {blocks, rows, shapes, many};
     uint64_t most = 8;
-    int64_t largest = 0; /* of those that are turned */
     while (most < 2 * (uint64_t)many) most *= 2;
-    for (const int64_t *row = rows; row < rows + PLACES * many; row += PLACES)
-        if (row[ORDER] == TURNED && row[NBYTES] > largest) largest = row[NBYTES];
-    char *scratch = largest ? malloc((size_t)largest) : NULL;
     Known *known = calloc(most, sizeof(Known));
-    int64_t used = known ? place(&outputs, known, most, scratch, starts) : -1;
+    int64_t used = known ? place(&outputs, known, most, starts) : -1;
     free(known);
-    free(scratch);
     return used;
 }
 
@@ -151,7 +131,7 @@ static int64_t gather(const Outputs *outputs, const int64_t *starts, char *to, i
     const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
     for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
-        const char *from = outputs->blocks[row[BLOCK]].start + row[START];
+        const char *from = elements_of(outputs->blocks, row);
         int64_t nbytes = row[NBYTES];
         if (starts[i] != used || nbytes > most - used) continue;
         if (row[ORDER] != TURNED || !turn_back(to + used, from, row, shape))
@@ -163,19 +143,17 @@ static int64_t gather(const Outputs *outputs, const int64_t *starts, char *to, i
 
 /* The blocks of outputs, to be freed by the caller; NULL with an exception set if these are not the
    outputs' blocks or shapes. Sets the outputs, and the number of bytes of all of them. */
-static Block *blocks_of(PyObject *triples, const Py_buffer *rows, const Py_buffer *shapes, Outputs *outputs,
+static Block *blocks_of(PyObject *pieces, const Py_buffer *rows, const Py_buffer *shapes, Outputs *outputs,
                         int64_t *nbytes) {
-    Py_ssize_t count = PyTuple_Size(triples), numbers = shapes->len / 8;
-    Block *blocks = blocks_in(triples);
+    Py_ssize_t count = PyTuple_Size(pieces), numbers = shapes->len / 8;
+    Block *blocks = blocks_in(pieces);
     const int64_t *row = rows->buf;
     *outputs = (Outputs){blocks, row, shapes->buf, rows->len / (8 * PLACES)};
     *nbytes = 0;
     for (Py_ssize_t i = 0; blocks && i < outputs->many; i++, row += PLACES) {
         int64_t axes = row[DIMENSIONS];
         numbers -= axes < 0 || axes > MOST_AXES ? numbers + 1 : 2 * (Py_ssize_t)axes;
-        if (numbers < 0 || row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 ||
-            row[START] < blocks[row[BLOCK]].begin || row[START] > blocks[row[BLOCK]].end ||
-            row[NBYTES] > blocks[row[BLOCK]].end - row[START]) {
+        if (numbers < 0 || row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 || !elements_of(blocks, row)) {
             PyErr_SetString(PyExc_ValueError, "these are no outputs of these blocks");
             PyMem_Free(blocks);
             return NULL;
@@ -196,12 +174,12 @@ PyDoc_STRVAR(place_doc,
 "    The number of bytes, and the offset of each output's elements, int64.\n");
 
 static PyObject *py_place(PyObject *module, PyObject *arguments) {
-    PyObject *triples, *starts = NULL, *both = NULL;
+    PyObject *pieces, *starts = NULL, *both = NULL;
     Py_buffer rows, shapes;
-    if (!PyArg_ParseTuple(arguments, "O!y*y*", &PyTuple_Type, &triples, &rows, &shapes)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!y*y*", &PyTuple_Type, &pieces, &rows, &shapes)) return NULL;
     Outputs outputs;
     int64_t nbytes, used = 0;
-    Block *blocks = blocks_of(triples, &rows, &shapes, &outputs, &nbytes);
+    Block *blocks = blocks_of(pieces, &rows, &shapes, &outputs, &nbytes);
     Py_ssize_t many = outputs.many;
     if (blocks && (starts = PyBytes_FromStringAndSize(NULL, 8 * many))) {
         int64_t *at = (int64_t *)PyBytes_AsString(starts);
@@ -227,14 +205,14 @@ PyDoc_STRVAR(gather_doc,
 "    The elements, a `Memory`.\n");
 
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
-    PyObject *triples, *elements = NULL;
+    PyObject *pieces, *elements = NULL;
     Py_buffer rows, shapes, starts;
     long long nbytes;
-    if (!PyArg_ParseTuple(arguments, "O!y*y*y*L", &PyTuple_Type, &triples, &rows, &shapes, &starts, &nbytes))
+    if (!PyArg_ParseTuple(arguments, "O!y*y*y*L", &PyTuple_Type, &pieces, &rows, &shapes, &starts, &nbytes))
         return NULL;
     Outputs outputs;
     int64_t all;
-    Block *blocks = blocks_of(triples, &rows, &shapes, &outputs, &all);
+    Block *blocks = blocks_of(pieces, &rows, &shapes, &outputs, &all);
     if (blocks && (starts.len < 8 * outputs.many || nbytes < 0 || nbytes > all))
         PyErr_SetString(PyExc_ValueError, "these are no places of these outputs");
     else if (blocks && (elements = new_memory((Py_ssize_t)nbytes))) {
@@ -253,7 +231,94 @@ static PyObject *py_gather(PyObject *module, PyObject *arguments) {
     return elements;
 }
 
+/* The statistics of an output's elements as they are now; 0 if there are none. */
+static int digest_of(const char *data, const int64_t *row, const int64_t *shape, Digest *digest) {
+    Axes axes;
+    int64_t size = 1;
+    for (int64_t axis = 0; axis < row[DIMENSIONS]; axis++) size *= shape[axis];
+    if (size < 1 || row[NBYTES] % size || row[NBYTES] / size > 8) return 0;
+    read_axes(&axes, shape, (int)row[DIMENSIONS], (Py_ssize_t)(row[NBYTES] / size));
+    return digest_elements(data, (int)(row[TYPE] & TYPES), &axes, row[NBYTES], digest);
+}
+
+/* The places of held outputs whose elements are not those of their statistics; returns how many. Outputs that repeat
+   an earlier one, perhaps with other axes, are as good as it is: `states` has a zero for each held array. */
+static Py_ssize_t changed(const Outputs *outputs, const int64_t *starts, char *const *states, int64_t *places) {
+    enum { UNKNOWN, SAME, CHANGED };
+    const int64_t *row = outputs->rows, *shape = outputs->shapes;
+    int64_t used = 0;
+    Py_ssize_t many = 0;
+    for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
+        int first = starts[i] == used;
+        if (first) used += row[NBYTES];
+        if (!(row[TYPE] & HELD)) continue;
+        HeldOutput held;
+        Digest now;
+        memcpy(&held, outputs->blocks[row[BLOCK]].start + row[START], sizeof held);
+        char *state = states[row[BLOCK]] + held.index;
+        if (*state == UNKNOWN) {
+            int known = digest_of(elements_of(outputs->blocks, row), row, shape, &now);
+            *state = known && !memcmp(&now, &held.digest, sizeof now) ? SAME : CHANGED;
+        }
+        if (first && *state == CHANGED) places[many++] = starts[i];
+    }
+    return many;
+}
+
+/* Room for the states of all held arrays of blocks, zero, to be freed by the caller; NULL without memory. */
+static char **states_of(const Block *blocks, Py_ssize_t count) {
+    Py_ssize_t many = 0;
+    for (Py_ssize_t i = 0; i < count; i++) many += blocks[i].many_held;
+    char **states = PyMem_Calloc((size_t)count + 1, sizeof *states);
+    char *at = states ? PyMem_Calloc((size_t)many + 1, 1) : NULL;
+    if (!at) {
+        PyMem_Free(states);
+        return NULL;
+    }
+    states[0] = at;
+    for (Py_ssize_t i = 0; i < count; at += blocks[i++].many_held) states[i] = at;
+    return states;
+}
+
+PyDoc_STRVAR(changed_doc,
+"changed_elements(blocks, outputs, shapes, starts)\n--\n\n"
+"Find held arrays that were written to after they were noted; releases the interpreter's lock. The places of\n"
+"elements that were gathered before hold the noted ones unless they are among the result.\n\n"
+"Args:\n"
+"    blocks, outputs, shapes, starts: As in `gather_elements`.\n\n"
+"Returns:\n"
+"    The places of their elements, int64.\n");
+
+static PyObject *py_changed(PyObject *module, PyObject *arguments) {
+    PyObject *pieces, *found = NULL;
+    Py_buffer rows, shapes, starts;
+    if (!PyArg_ParseTuple(arguments, "O!y*y*y*", &PyTuple_Type, &pieces, &rows, &shapes, &starts)) return NULL;
+    Outputs outputs;
+    int64_t all;
+    Block *blocks = blocks_of(pieces, &rows, &shapes, &outputs, &all);
+    int64_t *places = blocks ? PyMem_Malloc((size_t)(8 * outputs.many + 8)) : NULL;
+    char **states = places ? states_of(blocks, PyTuple_Size(pieces)) : NULL;
+    if (blocks && starts.len < 8 * outputs.many)
+        PyErr_SetString(PyExc_ValueError, "these are no places of these outputs");
+    else if (states) {
+        Py_ssize_t many;
+        Py_BEGIN_ALLOW_THREADS
+        many = changed(&outputs, starts.buf, states, places);
+        Py_END_ALLOW_THREADS
+        found = PyBytes_FromStringAndSize((const char *)places, 8 * many);
+    } else if (blocks) PyErr_NoMemory();
+    if (states) PyMem_Free(states[0]);
+    PyMem_Free(states);
+    PyMem_Free(places);
+    PyMem_Free(blocks);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&shapes);
+    PyBuffer_Release(&starts);
+    return found;
+}
+
 static PyMethodDef functions[] = {
+    {"changed_elements", py_changed, METH_VARARGS, changed_doc},
     {"place_elements", py_place, METH_VARARGS, place_doc},
     {"gather_elements", py_gather, METH_VARARGS, gather_doc},
     {NULL, NULL, 0, NULL},

@@ -112,17 +112,18 @@ char *memory_of(PyObject *object, Py_ssize_t *size) {
     return PyBytes_AsStringAndSize(object, &start, size) < 0 ? NULL : start;
 }
 
-Block *blocks_in(PyObject *triples) {
-    Py_ssize_t count = PyTuple_Size(triples);
+Block *blocks_in(PyObject *pieces) {
+    Py_ssize_t count = PyTuple_Size(pieces);
     Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
     if (!blocks) return (Block *)PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *memory;
+        PyObject *memory, *held = Py_None;
         Block *block = blocks + i;
         Py_ssize_t size;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(triples, i), "Onn", &memory, &block->begin, &block->end) ||
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pieces, i), "Onn|O", &memory, &block->begin, &block->end, &held) ||
             !(block->start = memory_of(memory, &size)))
             break;
+        block->held = held_in(held, &block->many_held);
         if (block->begin < 0 || block->begin > block->end || block->end > size) {
             PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
             break;

@@ -5,10 +5,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* Noted executions: the bytes from `begin` to `end` of a piece of memory. */
+#include "held.h"
+
+/* Noted executions: the bytes from `begin` to `end` of a piece of memory; and arrays that they refer to. */
 typedef struct {
     const char *start;
     Py_ssize_t begin, end;
+    const HeldArray *held;
+    Py_ssize_t many_held;
 } Block;
 
 /* Adds the type `Memory`; -1 with an exception set. */
@@ -21,9 +25,9 @@ PyObject *new_memory(Py_ssize_t bytes);
 /* The address and the size of a bytes object or a `Memory`; NULL with an exception set. */
 char *memory_of(PyObject *object, Py_ssize_t *size);
 
-/* The blocks of a tuple of triples (memory, begin, end), to be freed by the caller; NULL with an
-   exception set. */
-Block *blocks_in(PyObject *triples);
+/* The blocks of a tuple of tuples (memory, begin, end), or with `HeldArrays` as well, to be freed by the caller;
+   NULL with an exception set. */
+Block *blocks_in(PyObject *pieces);
 
 /* Set the size of a `Memory`'s buffer. */
 void cut_memory(PyObject *object, Py_ssize_t size);

@@ -10,6 +10,7 @@
 #include "checksum.h"
 #include "columns.h"
 #include "elements.h"
+#include "held.h"
 #include "memory.h"
 #include "noted_statistics.h"
 #include "outputs.h"
@@ -25,7 +26,7 @@
 #include "writers.h"
 
 /* The revision of the interface to Python; nodescope.native refuses a file with another one. */
-#define REVISION 46
+#define REVISION 47
 
 /* Below this number of elements, releasing the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -181,7 +182,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
-    if (module && (add_memory(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
+    if (module && (add_memory(module) < 0 || add_held(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
                    add_noted_statistics(module) < 0 || add_elements(module) < 0 ||
                    add_plain(module) < 0 || add_pull(module) < 0 || add_calls(module) < 0 ||
                    add_rows(module) < 0 || add_step_times(module) < 0 || add_writers(module) < 0 || add_checksum(module) < 0 ||

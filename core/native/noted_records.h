@@ -4,14 +4,15 @@
    identities of both; then for each output: value, type, number of dimensions, bytes of what follows,
    shape, strides, and the elements, padded to a multiple of eight bytes: as they lie in memory, or in C
    order if they are SCATTERED there. If its type is marked as DIGESTED, a `Digest` takes the place of the
-   elements; if it is marked as REPEATED, the number of an earlier output does, whose type and memory are
-   the same, perhaps with other axes. Outputs are numbered from 0 on among the records that are taken
-   together. */
+   elements; if it is marked as HELD, a `HeldOutput` does, whose elements are in the program's memory; if it is
+   marked as REPEATED, the number of an earlier output does, whose type and memory are the same, perhaps with
+   other axes. Outputs are numbered from 0 on among the records that are taken together. */
 #ifndef NODESCOPE_NOTED_RECORDS_H
 #define NODESCOPE_NOTED_RECORDS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@
 #define HEAD 8       /* number of int64 in a record before the identities */
 #define DIGESTED 256 /* added to a type */
 #define REPEATED 512 /* added to a type */
+#define HELD 1024    /* added to a type */
+#define TYPES 255    /* a type without what is added to it */
 #define COMPARED 64  /* bytes; smaller outputs are not compared with earlier ones */
 
 /* The order of an array's elements, see `order_of` in axes.h. */
@@ -38,6 +41,13 @@ typedef struct {
     int64_t bytes, finite, nan, inf, zero;
     uint32_t histogram[FLOAT_BINS]; /* noted outputs have fewer elements */
 } Digest;
+
+/* An output whose elements were not copied: the index of its array among those that are held; and statistics, which
+   tell whether its elements are still the same. */
+typedef struct {
+    int64_t index;
+    Digest digest;
+} HeldOutput;
 
 /* Fill a histogram; with zeros if there is none. */
 static inline void take_histogram(uint32_t *histogram, const Summary *summary, int bins) {

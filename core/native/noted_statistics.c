@@ -48,7 +48,12 @@ static int64_t *grown(Growing *numbers, int64_t more) {
 }
 
 /* A type without its marks. */
-static int64_t type_of(int64_t code) { return code & (DIGESTED - 1); }
+static int64_t type_of(int64_t code) { return code & TYPES; }
+
+/* The elements of an output, whose row has these facts; NULL if they are not there. */
+static const char *elements_of(const int64_t *facts, const Block *block) {
+    return elements_at(block, facts[TYPE], facts[OFFSET], facts[BYTES]);
+}
 
 static int64_t itemsize_of(int64_t type) {
     switch (type) {
@@ -85,11 +90,14 @@ static int is_sound(const Block *block, Py_ssize_t place, int bins) {
         if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > rest) return 0;
         int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
         if (words > left || !summary_reads((char)type_of(at[1]))) return 0;
-        if (at[1] & DIGESTED) {
-            Digest digest;
-            if (at[3] != sizeof digest || bins != FLOAT_BINS) return 0;
-            memcpy(&digest, at + 4 + 2 * at[2], sizeof digest);
-            if (digest.bytes < 1 || digest.bytes != bytes_of_shape(at, INT64_MAX)) return 0;
+        if (at[1] & (DIGESTED | HELD)) {
+            HeldOutput held;
+            const char *content = (const char *)(at + 4 + 2 * at[2]);
+            int is_held = !!(at[1] & HELD);
+            if (at[3] != (is_held ? sizeof held : sizeof held.digest) || bins != FLOAT_BINS) return 0;
+            memcpy(&held.digest, content + (is_held ? sizeof held.index : 0), sizeof held.digest);
+            if (held.digest.bytes < 1 || held.digest.bytes != bytes_of_shape(at, INT64_MAX)) return 0;
+            if (is_held && !elements_at(block, HELD, content - block->start, held.digest.bytes)) return 0;
         } else if (at[3] != (at[1] & REPEATED ? 8 : bytes_of_shape(at, rest))) return 0;
         left -= words;
         at += words;
@@ -161,9 +169,9 @@ static int can_repeat(const int64_t *at, int64_t earlier, int64_t nth, const Blo
     if (earlier < 0 || earlier >= nth) return 0;
     const int64_t *facts = to->outputs - OUTPUT * (nth - earlier) + IDENTITY;
     Axes axes;
-    return facts[TYPE] == type_of(at[1]) && facts[BYTES] == bytes_of_shape(at, facts[BYTES]) &&
+    return type_of(facts[TYPE]) == type_of(at[1]) && facts[BYTES] == bytes_of_shape(at, facts[BYTES]) &&
            axes_of(at, facts[BYTES], &axes) != SCATTERED && facts[FACTS] != SCATTERED &&
-           facts[BYTES] <= block->end - facts[OFFSET];
+           elements_of(facts, block);
 }
 
 /* Append an output's row to the columns, whose statistics are there already; 0 without memory. */
@@ -196,8 +204,8 @@ static int add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_
     int unsafe = 0;
     const char *content = (const char *)(at + 4 + 2 * at[2]);
     Digest digest;
-    if (at[1] & DIGESTED) {
-        memcpy(&digest, content, sizeof digest);
+    if (at[1] & (DIGESTED | HELD)) {
+        memcpy(&digest, content + (at[1] & HELD ? offsetof(HeldOutput, digest) : 0), sizeof digest);
         memcpy(to->histograms, digest.histogram, sizeof digest.histogram);
     } else {
         unsafe = summarise_copy(at, bins, &digest, to->histograms);
@@ -205,12 +213,12 @@ static int add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_
     memcpy(to->moments, digest.moments, sizeof digest.moments);
     memcpy(to->previews, digest.preview, sizeof digest.preview);
     const int64_t facts[FACTS] = {digest.nan, digest.inf, digest.zero, unsafe ? -1 : digest.finite,
-                                  type_of(at[1]), digest.bytes, nth_block, content - block};
+                                  at[1] & (TYPES | HELD), digest.bytes, nth_block, content - block};
     return add_row(at, seq, step, facts, kinds, bins, to);
 }
 
 /* The same for an output that repeats an earlier one, whose row is so many rows before. */
-static int add_repeated(const int64_t *at, int64_t seq, int64_t step, int64_t before, const char *block,
+static int add_repeated(const int64_t *at, int64_t seq, int64_t step, int64_t before, const Block *block,
                         int bins, Kinds *kinds, Columns *to) {
     const int64_t *facts = to->outputs - OUTPUT * before + IDENTITY;
     Axes axes;
@@ -221,7 +229,7 @@ static int add_repeated(const int64_t *at, int64_t seq, int64_t step, int64_t be
     } else { /* the first elements are others if the axes are */
         Source source;
         Summary summary = {.size = facts[BYTES] / axes.itemsize};
-        describe(&source, block + facts[OFFSET], (int)facts[TYPE], &axes);
+        describe(&source, elements_of(facts, block), (int)type_of(facts[TYPE]), &axes);
         summary_preview(&source, &summary);
         memcpy(to->previews, summary.preview, PREVIEW * sizeof *to->previews);
     }
@@ -253,7 +261,7 @@ static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, in
                 int repeats = !!(at[1] & REPEATED);
                 if (repeats && !can_repeat(at, *content, nth, block, to)) return MALFORMED;
                 int added = repeats
-                    ? add_repeated(at, seq, step, nth - *content, block->start, bins, &kinds, to)
+                    ? add_repeated(at, seq, step, nth - *content, block, bins, &kinds, to)
                     : add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
                 if (!added) return NO_MEMORY;
                 at = content + padded(at[3]) / 8;
@@ -267,7 +275,8 @@ PyDoc_STRVAR(summarise_noted_doc,
 "summarise_noted(blocks, firsts, executions, outputs, bins, place=False)\n--\n\n"
 "Statistics of noted executions, in columns; releases the interpreter's lock.\n\n"
 "Args:\n"
-"    blocks: A tuple of triples: memory, and begin and end of the executions in it.\n"
+"    blocks: A tuple of tuples: memory, begin and end of the executions in it, and the arrays that they\n"
+"        refer to, if any.\n"
 "    firsts: The seq of the first execution in each block, int64.\n"
 "    executions, outputs: How many there are in all blocks.\n"
 "    bins: The number of bins of the histograms; 32 if statistics were computed before.\n"
@@ -277,7 +286,8 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    duration, and the number of arrays that it read and returned. The identities of these arrays,\n"
 "    uint64. For each output, int64: seq, value, step, index of its type and shape, counts of NaN, Inf,\n"
 "    zeros and finite elements (-1 if statistics could not be computed), type, bytes, index of its\n"
-"    block, offset of its elements there, their order, and number of dimensions. The order is 1 for\n"
+"    block, offset of its elements there, their order, and number of dimensions. 1024 is added to the type if\n"
+"    the elements are in a held array, whose index, int64, is at the offset instead. The order is 1 for\n"
 "    C order, -1 if they lie as their strides say, 0 if they were scattered and are in C order now.\n"
 "    The shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint32.\n"
 "    The first elements, float64. The types and shapes, int64: type, bytes, number of dimensions,\n"
@@ -334,17 +344,17 @@ static PyObject *columns_of(const Block *blocks, Py_ssize_t count, const int64_t
 
 static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
     const Py_ssize_t most = PY_SSIZE_T_MAX / (8 * MOST_BINS);
-    PyObject *triples, *firsts, *all = NULL;
+    PyObject *pieces, *firsts, *all = NULL;
     Py_ssize_t executions, outputs;
     int bins, places = 0;
-    if (!PyArg_ParseTuple(arguments, "O!Snni|p", &PyTuple_Type, &triples, &firsts, &executions,
+    if (!PyArg_ParseTuple(arguments, "O!Snni|p", &PyTuple_Type, &pieces, &firsts, &executions,
                           &outputs, &bins, &places))
         return NULL;
     if (bins < 1 || bins > MOST_BINS) {
         PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
         return NULL;
     }
-    Py_ssize_t count = PyTuple_Size(triples);
+    Py_ssize_t count = PyTuple_Size(pieces);
     if (PyBytes_Size(firsts) != 8 * count) {
         PyErr_SetString(PyExc_ValueError, "each block has a first seq");
         return NULL;
@@ -353,7 +363,7 @@ static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
         PyErr_SetString(PyExc_ValueError, "there is no such number of executions or outputs");
         return NULL;
     }
-    Block *blocks = blocks_in(triples);
+    Block *blocks = blocks_in(pieces);
     if (!blocks) return NULL;
     int aligned = 1;
     for (Py_ssize_t i = 0; i < count; i++) aligned &= blocks[i].begin % 8 == 0;

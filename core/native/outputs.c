@@ -4,11 +4,11 @@
 #include <structmember.h>
 
 #include "array_layout.h"
+#include "held_outputs.h"
 #include "memory.h"
 #include "noted_records.h"
 #include "objects.h"
 #include "pauses.h"
-#include "recent_outputs.h"
 #include "strided_copy.h"
 
 /* Outputs of so many bytes and more are emitted as events; of these only a copy is made on the program's
@@ -32,6 +32,10 @@ typedef struct {
     long long thread;
     char asleep, several;      /* `several`: the executions ran on more than one thread */
     char digests;              /* whether statistics are computed at once, where they take less room */
+    char holds;                /* whether arrays are held instead of copied, where that is possible */
+    PyObject *held;            /* the `HeldArrays` of the records that were not taken yet, or NULL */
+    Py_ssize_t held_bytes;
+    Owners owners;
     struct { PyObject *dtype; int code; Py_ssize_t itemsize; } kinds[KINDS];
     int kind;
     PyObject *array;           /* the class of arrays that are laid out as expected, or NULL */
@@ -104,8 +108,6 @@ static int viewed(NotedOutputs *self, PyObject *array, Py_ssize_t itemsize, Py_b
    first, as they are read twice. */
 static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest *digest) {
     Axes axes;
-    Source source;
-    Summary summary;
     const char *data = view->buf;
     if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
     view_axes(view, &axes);
@@ -115,29 +117,27 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest 
         data = self->scratch;
         put_in_order(&axes);
     }
-    describe(&source, data, code, &axes);
-    if (summarise(&source, FLOAT_BINS, &summary)) return 0;
-    take_summary(digest, &summary, view->len);
-    take_histogram(digest->histogram, &summary, FLOAT_BINS);
-    return 1;
+    return digest_elements(data, code, &axes, view->len, digest);
 }
 
 /* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
-   transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are
-   computed once. */
-static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code) {
+   transposition, or NONE. Comparing them with a copy takes no longer than copying them, and their statistics
+   are computed once. `own`: whether the output is one of nodescope's engine. */
+static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code, int own) {
     const Recent *earlier = earlier_in(self->recent, view, code);
     if (!earlier || earlier->owner) return NONE;
+    if (earlier->held) return own ? earlier->nth : NONE;
     return memcmp(self->start + earlier->place, view->buf, (size_t)view->len) ? NONE : earlier->nth;
 }
 
-/* Make room for a record, by having earlier records taken. Returns 1, or 2 if earlier records may have been
+/* Make room for a record, and for arrays of `holding` bytes that it holds, by having earlier records taken. Returns 1, or 2 if earlier records may have been
    taken or other code may have run; 0 if there is no room, or -1 with an exception set. */
-static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
-    if (bytes > self->most_bytes) return 0;
+static int make_room(NotedOutputs *self, Py_ssize_t bytes, Py_ssize_t holding) {
+    if (bytes + holding > self->most_bytes) return 0;
     int tries = 0;
     for (; self->count; tries++) {
-        if (self->used + bytes <= self->room && self->used - self->begin + bytes <= self->most_bytes)
+        if (self->used + bytes <= self->room &&
+            self->used - self->begin + self->held_bytes + bytes + holding <= self->most_bytes)
             return tries ? 2 : 1;
         if (tries == 2) return 0;
         PyObject *done = PyObject_CallNoArgs(self->when_full);
@@ -183,16 +183,20 @@ typedef struct {
     Py_ssize_t stored;  /* bytes of its elements or of what takes their place */
     Py_ssize_t repeats; /* the number of the earlier output that it repeats, or NONE */
     PyObject *owner;    /* see `Recent` */
+    int own;            /* whether it is one of nodescope's engine */
     uint64_t sample;
     Digest digest;
 } Output;
 
-/* The bytes of a record; decides what is stored of its outputs. */
-static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t reads, Py_ssize_t gives) {
+/* The bytes of a record, and of the arrays that it holds; decides what is stored of its outputs. */
+static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t reads, Py_ssize_t gives,
+                               Py_ssize_t *holding) {
     Py_ssize_t bytes = 8 * (HEAD + reads + gives);
+    *holding = 0;
     for (Output *output = outputs; output < outputs + gives; output++) {
-        if (!(output->code & DIGESTED)) {
-            output->repeats = repeated(self, &output->view, output->code);
+        if (output->code & HELD) *holding += output->view.len;
+        else if (!(output->code & DIGESTED)) {
+            output->repeats = repeated(self, &output->view, output->code, output->own);
             output->stored = output->repeats == NONE ? output->view.len : (Py_ssize_t)sizeof(int64_t);
         }
         bytes += 8 * (4 + 2 * output->view.ndim) + padded(output->stored);
@@ -228,6 +232,19 @@ static void digest_output(NotedOutputs *self, Output *output, PyObject *array, P
     if (!(output->owner = PyWeakref_NewRef(owner, NULL))) PyErr_Clear();
 }
 
+/* Hold an output instead of copying it, if that is possible and it repeats no other. */
+static void hold_output(NotedOutputs *self, Output *output, PyObject *array, PyObject *node) {
+    const Py_buffer *view = &output->view;
+    if (view->len < LEAST_HELD || !(output->own = is_own(node)) ||
+        repeated(self, view, output->code, 1) != NONE)
+        return;
+    const void *owner = holdable(self->owners, array, self->array, view);
+    if (!owner || !digest_held(view, output->code, &output->digest)) return;
+    *owner_place(self->owners, owner) = owner;
+    output->code |= HELD;
+    output->stored = sizeof(HeldOutput);
+}
+
 /* View outputs again after other code ran, which may have changed an array. Returns whether they still
    have the same size. */
 static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arrays, Py_ssize_t gives) {
@@ -241,8 +258,8 @@ static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arra
 }
 
 /* Write what is stored of the `nth` output; returns what follows it. */
-static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, Py_ssize_t nth,
-                             long long step) {
+static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, PyObject *array,
+                             Py_ssize_t nth, long long step) {
     const Py_buffer *view = &output->view;
     *at++ = output->value;
     *at++ = output->repeats == NONE ? output->code : output->code | REPEATED;
@@ -251,15 +268,19 @@ static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *outp
     for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
     strides_of(view, at);
     at += view->ndim;
-    int order = order_in(view), digested = output->code & DIGESTED;
+    int order = order_in(view), digested = output->code & DIGESTED, held = output->code & HELD;
     if (output->repeats != NONE) *at = output->repeats;
-    else if (digested) memcpy(at, &output->digest, sizeof output->digest);
+    else if (held) {
+        const HeldOutput content = {hold(self->held, array, view->buf, view->len), output->digest};
+        memcpy(at, &content, sizeof content);
+        self->held_bytes += view->len;
+    } else if (digested) memcpy(at, &output->digest, sizeof output->digest);
     else if (order == SCATTERED) copy_in_order((char *)at, view);
     else memcpy(at, view->buf, (size_t)view->len);
     if (output->repeats == NONE && order != SCATTERED && (output->owner || !digested)) {
         Recent *place = place_of(self->recent, view);
         Py_XDECREF(place->owner);
-        *place = (Recent){view->buf, view->len, (char *)at - self->start, nth, output->code & ~DIGESTED, order,
+        *place = (Recent){view->buf, view->len, (char *)at - self->start, nth, output->code & TYPES, order, held,
                           Py_XNewRef(output->owner), output->sample, step};
     }
     return at + padded(output->stored) / 8;
@@ -267,28 +288,30 @@ static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *outp
 
 int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long long numbers[TIMED],
                  PyObject *const *inputs, Py_ssize_t reads, PyObject *const *outputs, Py_ssize_t gives,
-                 PyObject *attrs) {
+                 PyObject *attrs, int lasting) {
     NotedOutputs *self = (NotedOutputs *)object;
     if (gives < 1 || gives > MOST_OUTPUTS || !PyTuple_Check(values) || PyTuple_Size(values) != gives)
         return 0;
     Output all[MOST_OUTPUTS];
     PyObject *call = NULL; /* allocated first, as that can run other code, which may note executions */
     int status = 0;
-    Py_ssize_t held = 0, bytes, itemsize;
+    Py_ssize_t seen = 0, bytes, holding, itemsize;
     if (attrs && !(call = PyTuple_New(2))) return -1;
-    for (; held < gives; held++) {
-        Output *output = all + held;
-        if (!(output->code = code_of(self, outputs[held], &itemsize)) ||
-            !viewed(self, outputs[held], itemsize, &output->view))
+    for (; seen < gives; seen++) {
+        Output *output = all + seen;
+        if (!(output->code = code_of(self, outputs[seen], &itemsize)) ||
+            !viewed(self, outputs[seen], itemsize, &output->view))
             goto done;
-        output->value = PyLong_AsLongLong(PyTuple_GetItem(values, held));
+        output->value = PyLong_AsLongLong(PyTuple_GetItem(values, seen));
         output->repeats = NONE;
         output->owner = NULL;
+        output->own = 0;
         if (!output->view.len || output->view.ndim > MOST_AXES || output->view.len >= LARGE) {
-            held++;
+            seen++;
             goto done;
         }
-        if (self->digests) digest_output(self, output, outputs[held], node, numbers[1], inputs, reads);
+        if (self->digests) digest_output(self, output, outputs[seen], node, numbers[1], inputs, reads);
+        else if (self->holds && lasting) hold_output(self, output, outputs[seen], node);
     }
     if (PyErr_Occurred()) {
         status = -1;
@@ -296,13 +319,14 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     }
     if (self->digests && !same_again(self, all, outputs, gives)) goto done;
     for (int tries = 0;; tries++) {
-        bytes = record_bytes(self, all, reads, gives);
-        if ((status = make_room(self, bytes)) < 2) break;
+        bytes = record_bytes(self, all, reads, gives, &holding);
+        if ((status = make_room(self, bytes, holding)) < 2) break;
         if (tries == 2 || !same_again(self, all, outputs, gives)) status = 0;
         if (!status) break;
     }
     if (status <= 0) goto done;
-    if (add_node(self, node, call, attrs) < 0) {
+    if ((holding && !self->held && !(self->held = new_held())) || (holding && reserve_held(self->held, gives) < 0) ||
+        add_node(self, node, call, attrs) < 0) {
         status = -1;
         goto done;
     }
@@ -313,7 +337,8 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     *at++ = gives;
     for (Py_ssize_t i = 0; i < reads; i++) *at++ = (int64_t)(uintptr_t)inputs[i];
     for (Py_ssize_t i = 0; i < gives; i++) *at++ = (int64_t)(uintptr_t)outputs[i];
-    for (Py_ssize_t i = 0; i < gives; i++) at = write_output(self, at, all + i, self->outputs + i, numbers[1]);
+    for (Py_ssize_t i = 0; i < gives; i++) 
+        at = write_output(self, at, all + i, outputs[i], self->outputs + i, numbers[1]);
     self->used += bytes;
     self->outputs += gives;
     if (self->count && self->thread != numbers[2]) self->several = 1;
@@ -330,7 +355,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     Py_XDECREF(told);
 done:
     Py_XDECREF(call);
-    for (Py_ssize_t i = 0; i < held; i++) {
+    for (Py_ssize_t i = 0; i < seen; i++) {
         PyBuffer_Release(&all[i].view);
         Py_XDECREF(all[i].owner);
     }
@@ -357,7 +382,7 @@ int note_move(PyObject *object, long long value, uint64_t before, uint64_t now) 
 
 /* `note_outputs` for tuples of arrays. */
 static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const long long numbers[TIMED],
-                       PyObject *inputs, PyObject *outputs, PyObject *attrs) {
+                       PyObject *inputs, PyObject *outputs, PyObject *attrs, int lasting) {
     Py_ssize_t reads = PyTuple_Size(inputs), gives = PyTuple_Size(outputs);
     PyObject **arrays = PyMem_Calloc((size_t)(reads + gives + 1), sizeof *arrays);
     if (!arrays) {
@@ -366,7 +391,8 @@ static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const l
     }
     for (Py_ssize_t i = 0; i < reads; i++) arrays[i] = PyTuple_GetItem(inputs, i);
     for (Py_ssize_t i = 0; i < gives; i++) arrays[reads + i] = PyTuple_GetItem(outputs, i);
-    int status = note_outputs(self, node, values, numbers, arrays, reads, arrays + reads, gives, attrs);
+    int status = note_outputs(self, node, values, numbers, arrays, reads, arrays + reads, gives, attrs,
+                              lasting);
     PyMem_Free(arrays);
     return status;
 }
@@ -374,13 +400,14 @@ static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const l
 static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *keywords) {
     PyObject *node, *inputs, *outputs, *attrs = NULL;
     long long numbers[TIMED];
-    if (!PyArg_ParseTuple(arguments, "OLLLLLOO|O", &node, numbers, numbers + 1, numbers + 2,
-                          numbers + 3, numbers + 4, &inputs, &outputs, &attrs))
+    int lasting = 0;
+    if (!PyArg_ParseTuple(arguments, "OLLLLLOO|Op", &node, numbers, numbers + 1, numbers + 2,
+                          numbers + 3, numbers + 4, &inputs, &outputs, &attrs, &lasting))
         return NULL;
     if (!PyTuple_Check(inputs) || !PyTuple_Check(outputs)) Py_RETURN_FALSE;
     PyObject *values = PyObject_GetAttr(node, names.outputs);
     if (attrs == Py_None) attrs = NULL;
-    int status = values ? note_tuples(self, node, values, numbers, inputs, outputs, attrs) : -1;
+    int status = values ? note_tuples(self, node, values, numbers, inputs, outputs, attrs, lasting) : -1;
     Py_XDECREF(values);
     return status < 0 ? NULL : PyBool_FromLong(status);
 }
@@ -402,12 +429,12 @@ static PyObject *outputs_moved(PyObject *self, PyObject *arguments) {
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
 "Take all executions: a `Memory`, their begin and end in it, the number of their outputs, their\n"
-"nodes, pairs of an execution's index and its attributes, moved arrays, and the thread if all ran on\n"
-"the same one, else None. A moved array is four int64: the number of executions noted before, the\n"
+"nodes, pairs of an execution's index and its attributes, moved arrays, `HeldArrays` or None, and the\n"
+"thread if all ran on the same one, else None. A moved array is four int64: the number of executions noted before, the\n"
 "value, and the identities of the array before and now. Later executions may follow in the same memory.\n");
 
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
-    enum { PARTS = 8 };
+    enum { PARTS = 9 };
     NotedOutputs *self = (NotedOutputs *)object;
     PyObject *taken = PyTuple_New(PARTS), *no_calls = PyList_New(0), *nodes = NULL;
     Py_ssize_t many;
@@ -432,6 +459,7 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
         self->calls,
         PyBytes_FromStringAndSize((const char *)self->moves,
                                   self->moved * MOVE * (Py_ssize_t)sizeof *self->moves),
+        Py_NewRef(self->held ? self->held : Py_None),
         any && !self->several ? PyLong_FromLongLong(self->thread) : Py_NewRef(Py_None),
     };
     int made = 1;
@@ -446,7 +474,8 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     for (Py_ssize_t i = 0; i < many; i++) PyList_SetItem(nodes, i, self->nodes[i]); /* it owns them now */
     self->calls = no_calls;
     self->begin = self->used;
-    self->count = self->outputs = self->moved = self->several = 0;
+    self->count = self->outputs = self->moved = self->several = self->held_bytes = 0;
+    Py_CLEAR(self->held); /* it is among what was taken */
     forget_recent(self->recent);
     return taken;
 }
@@ -467,9 +496,9 @@ static Py_ssize_t outputs_length(PyObject *self) { return ((NotedOutputs *)self)
 static PyObject *outputs_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     Py_ssize_t most, most_bytes;
     PyObject *when_full, *wake, *example = NULL;
-    int digests;
-    if (!PyArg_ParseTuple(arguments, "nnOOp|O", &most, &most_bytes, &when_full, &wake, &digests,
-                          &example))
+    int digests, holds = 0;
+    if (!PyArg_ParseTuple(arguments, "nnOOp|Op", &most, &most_bytes, &when_full, &wake, &digests,
+                          &example, &holds))
         return NULL;
     int known = example ? reads_arrays(example) : 0;
     if (known < 0) return NULL;
@@ -486,6 +515,7 @@ static PyObject *outputs_new(PyTypeObject *type, PyObject *arguments, PyObject *
     self->asleep = 1;
     self->digests = (char)digests;
     if (known) self->array = Py_NewRef((PyObject *)Py_TYPE(example));
+    self->holds = known && holds;
     if (!(self->calls = PyList_New(0))) Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -507,6 +537,7 @@ static int outputs_clear(PyObject *object) {
     Py_CLEAR(self->when_full);
     Py_CLEAR(self->wake);
     Py_CLEAR(self->array);
+    Py_CLEAR(self->held);
     for (int i = 0; i < KINDS; i++) Py_CLEAR(self->kinds[i].dtype);
     return 0;
 }
@@ -538,10 +569,10 @@ static PyMemberDef outputs_members[] = {
 };
 
 PyDoc_STRVAR(outputs_doc,
-"NotedOutputs(most, most_bytes, when_full, wake, digests, example=None)\n--\n\n"
+"NotedOutputs(most, most_bytes, when_full, wake, digests, example=None, holds=False)\n--\n\n"
 "Executions noted with copies of their outputs. Call it with the node, its id, step, thread, start,\n"
-"end, tuples of the arrays that the execution read and returned, and its attributes if they are not\n"
-"the node's; it returns whether the execution was noted.\n\n"
+"end, tuples of the arrays that the execution read and returned, its attributes if they are not the\n"
+"node's, and whether nobody writes to what it returned; it returns whether the execution was noted.\n\n"
 "Args:\n"
 "    most, most_bytes: Number of executions, and bytes, at which `when_full` is called, which takes\n"
 "        them.\n"
@@ -549,7 +580,9 @@ PyDoc_STRVAR(outputs_doc,
 "    digests: Whether only statistics are needed: they are computed at once where they take less room\n"
 "        than the copy.\n"
 "    example: An array of three dimensions, with a base: if it is laid out as expected, arrays of its\n"
-"        class are read where they lie, and else as buffers.\n");
+"        class are read where they lie, and else as buffers.\n"
+"    holds: Whether large outputs to which nobody writes are held instead of copied, if there is an example\n"
+"        and they are those of nodescope's engine.\n");
 
 static PyType_Slot outputs_slots[] = {
     {Py_tp_new, outputs_new},

@@ -8,12 +8,12 @@
 #define RECENT 64
 #define SAMPLES 16
 
-/* An output whose elements fill their memory, and where the record has a copy of them; or its digest instead, if
-   there is an `owner`. */
+/* An output whose elements fill their memory, and where the record has a copy of them; if it is `held` or there is
+   an `owner`, it has a `HeldOutput` or a digest instead. */
 typedef struct {
     const char *data; /* in the program's memory */
     Py_ssize_t nbytes, place, nth;
-    int code, order;
+    int code, order, held;
     PyObject *owner; /* a weak reference to the array that owns the memory, or NULL */
     uint64_t sample;
     long long step;

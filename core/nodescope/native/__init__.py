@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 46
+REVISION: Final = 47
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -28,8 +28,9 @@ _READ: Final = frozenset("?bBhHiIlLqQefd")
 _BFLOAT16: Final = ord("E")
 
 Memory = Any  # a buffer that has a length: the core's type of this name, or bytes
-Piece = tuple[Memory, int, int]
-"""A block of noted outputs, and where some of them begin and end in it."""
+HeldArrays = Any  # the type of this name, of the core
+Piece = tuple[Memory, int, int, HeldArrays | None]
+"""A block of noted outputs, where some of them begin and end in it, and the arrays they hold."""
 
 Statistics = tuple[Any, ...]
 """Low, high, mean, std, norm; counts of NaN, Inf and zeros; histogram and preview."""
@@ -123,6 +124,21 @@ gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any, int], Memory]
     _core, "gather_elements", None
 )
 """Elements of noted outputs at these places. None without a core."""
+
+
+changed_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any], bytes] | None] = getattr(
+    _core, "changed_elements", None
+)
+"""Places of gathered elements that were written to after they were noted. None without a core."""
+
+
+def _holds(array: object) -> int:
+    """Nothing is held."""
+    return 0
+
+
+holds: Final[Callable[[object], int]] = getattr(_core, "holds", _holds)
+"""How many references to an array are held because its elements are to be written."""
 
 
 def _no_column(numbers: Any, mode: int) -> None:

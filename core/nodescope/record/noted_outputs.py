@@ -21,7 +21,7 @@ from nodescope.ir.graph import Node
 from nodescope.record.noted_times import AT_ONCE
 from nodescope.record.summary import BINS, PREVIEW, summarise
 
-MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 4 << 20
 """Upper limit of a lot's memory."""
 
 _STATISTICS_BYTES: Final = 600  # the approximate size of an output's statistics
@@ -41,6 +41,10 @@ SEQ, NODE, STEP, THREAD, START_NS, DURATION_NS, ARRAYS, EXECUTION = range(8)
 # Columns of `NotedStatistics.outputs`. The first seven are those of `Statistics`.
 OUTPUT_SEQ, VALUE, OUTPUT_STEP, KIND, NAN, INF, ZERO, FINITE = range(8)
 CODE, NBYTES, BLOCK, START, ORDER, DIMENSIONS, OUTPUT = range(8, 15)
+
+# Added to `CODE` if the output is held, see core/native/noted_records.h; `START` is then where its
+# index is.
+HELD: Final = 1024
 
 # Orders of an array's elements: C order, or with the axes in another order, as they then are in the
 # lot as well. Elements in any other order were copied in C order.
@@ -84,16 +88,20 @@ class NotedStatistics(NamedTuple):
         return sum([column.nbytes for column in self[:_COLUMNS]])
 
     def arrays(self, rows: Iterable[int], lots: Sequence[NotedLot]) -> Iterator[Array]:
-        """The elements of outputs, in the memory of their lots."""
+        """The elements of outputs, in the memory of their lots; copies of held arrays."""
         ends = np.cumsum(2 * self.outputs[:, DIMENSIONS])
         for row in rows:
             cells, end = self.outputs[row].tolist(), int(ends[row])
             many = cells[DIMENSIONS]
             sizes = self.shapes[end - 2 * many : end].tolist()
-            block, start = memoryview(lots[cells[BLOCK]].piece[0]), cells[START]
-            content = block[start : start + cells[NBYTES]]
+            (block, _, _, held), start = lots[cells[BLOCK]].piece, cells[START]
+            if cells[CODE] & HELD:
+                (index,) = memoryview(block)[start : start + 8].cast("q")
+                content = held.content(index)
+            else:
+                content = memoryview(block)[start : start + cells[NBYTES]]
             strides = sizes[many:] if cells[ORDER] == TURNED else None
-            yield np.ndarray(sizes[:many], chr(cells[CODE]), content, 0, strides)
+            yield np.ndarray(sizes[:many], chr(cells[CODE] & ~HELD), content, 0, strides)
 
     def numbered(self, first: int) -> NotedStatistics:
         """The same executions with seqs from ``first`` instead of 0."""
@@ -107,7 +115,7 @@ _COLUMNS: Final = 7
 
 
 class NotedLot:
-    """Executions with copies of their outputs.
+    """Executions with copies of their outputs, or references to them.
 
     Args:
         block, begin, end: Memory, and where the executions begin and end in it; the rest of it may
@@ -117,12 +125,14 @@ class NotedLot:
         calls: Pairs of an execution's index and its attributes, if they are not the node's.
         moves: Arrays that moved, `MOVE` int64 each: the number of executions before, the value, and
             the identities of the array before and now.
+        held: Outputs that were not copied: the arrays that the program has, which nobody should
+            write to.
         keep: Whether the elements are kept, not only their statistics.
 
     Attributes:
         statistics: The outputs' statistics, once they have replaced the copies; seqs from 0 on.
-        copied: Bytes of the copies; 0 once they were replaced.
-        nbytes: Bytes of memory, of the copies or the statistics.
+        copied: Bytes of the copies and the held arrays; 0 once they were replaced.
+        nbytes: Bytes of memory, of these or of the statistics.
     """
 
     __slots__ = (
@@ -132,12 +142,13 @@ class NotedLot:
 
     def __init__(
         self, block: native.Memory, begin: int, end: int, outputs: int, nodes: list[Node],
-        calls: Sequence[tuple[int, dict[str, Any]]] = (), moves: bytes = b"", *,
-        keep: bool = False,
+        calls: Sequence[tuple[int, dict[str, Any]]] = (), moves: bytes = b"",
+        held: native.HeldArrays | None = None, *, keep: bool = False,
     ) -> None:  # fmt: skip
-        self.piece, self.keep = (block, begin, end), keep
+        self.piece: native.Piece = (block, begin, end, held)
+        self.keep = keep
         self.outputs, self.nodes, self.calls, self.moves = outputs, nodes, calls, moves
-        self.copied = self.nbytes = end - begin
+        self.copied = self.nbytes = end - begin + (0 if held is None else held.nbytes)
         self.statistics: NotedStatistics | None = None
 
     def __len__(self) -> int:
@@ -152,7 +163,7 @@ class NotedLot:
         if self.statistics is not None:
             yield from self.statistics.executions[:, THREAD].tolist()
             return
-        block, begin, end = self.piece
+        block, begin, end, _ = self.piece
         numbers, at = memoryview(block)[begin:end].cast("q"), 0
         while at < len(numbers):
             yield numbers[at + _RECORD_THREAD]
@@ -167,7 +178,8 @@ class NotedLot:
         """Replace the copies by their statistics."""
         if self.statistics is None:
             self.statistics = statistics_of([self], [0])
-            self.piece, self.copied, self.nbytes = (b"", 0, 0), 0, self.statistics.nbytes
+            self.piece, self.copied = (b"", 0, 0, None), 0
+            self.nbytes = self.statistics.nbytes
 
 
 def statistics_of(
@@ -241,4 +253,4 @@ def noted_outputs(
     if native.NotedOutputs is None or native.summarise_noted is None:
         return None
     example = np.zeros((2, 3, 4), np.float32)[:, ::2]
-    return native.NotedOutputs(AT_ONCE, most_bytes, when_full, wake, not keep, example)
+    return native.NotedOutputs(AT_ONCE, most_bytes, when_full, wake, not keep, example, keep)

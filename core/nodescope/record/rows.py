@@ -30,6 +30,8 @@ BEHIND = 32
 LATER = 64
 # Its elements could not be written because the disk was full.
 UNWRITTEN = 128
+# The program wrote to an array of its outputs before its elements were copied.
+CHANGED = 256
 
 
 def unwritten(flags: int) -> int:

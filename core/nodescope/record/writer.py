@@ -194,12 +194,18 @@ class Writer:
     def _take_out(self, seqs: Iterable[int]) -> None:
         """Give executions in the table ``timed`` rows of their own, which take precedence."""
         rows: list[tuple[int, ...]] = []
-        for seq in seqs:
-            among = self._db.execute(
-                "SELECT * FROM timed WHERE first_seq <= ? ORDER BY first_seq DESC LIMIT 1", (seq,)
-            ).fetchall()
-            if among and among[0][1] >= seq:
-                rows += [tuple(row) for row in unpacked(among[0]).tolist() if row[0] == seq]
+        last, together = -1, dict[int, tuple[int, ...]]()
+        for seq in sorted(seqs):
+            if seq > last:
+                among = self._db.execute(
+                    "SELECT * FROM timed WHERE first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
+                    (seq,),
+                ).fetchall()
+                last = among[0][1] if among else -1
+                executions = unpacked(among[0]).tolist() if last >= seq else []
+                together = {row[0]: tuple(row) for row in executions}
+            if seq in together:
+                rows.append(together[seq])
         marks = ",".join("?" * 8)
         self._db.executemany(f"INSERT OR IGNORE INTO execution VALUES ({marks})", rows)
 

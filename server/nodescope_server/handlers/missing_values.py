@@ -6,7 +6,16 @@ Invariant: answers follow from the recording alone; reading it blocks on the dis
 from __future__ import annotations
 
 from nodescope.record.recording import Recording
-from nodescope.record.rows import BEHIND, LATER, UNWRITTEN, WANTED, Execution, Keeping, ValueAt
+from nodescope.record.rows import (
+    BEHIND,
+    CHANGED,
+    LATER,
+    UNWRITTEN,
+    WANTED,
+    Execution,
+    Keeping,
+    ValueAt,
+)
 
 _MIB = 1 << 20
 
@@ -55,6 +64,11 @@ def _told(
         )
     if flags & UNWRITTEN:
         return f"{lead}: the disk was full."
+    if flags & CHANGED:
+        return (
+            f"{lead}: the program wrote to its array, as through `x.data`, before its elements "
+            "were copied. Write x[...] = y, or use nodescope.assign."
+        )
     if flags & LATER and not flags & WANTED:
         return not_yet
     nbytes = at.summary.nbytes if at is not None else 0

@@ -85,4 +85,4 @@ def test_nothing_is_taken_of_nothing() -> None:
     sink = sink_of(4096)
     filled(sink, 1)
     block, *others = sink.take()
-    assert (len(block), *others) == (0, 0, 0, 0, [], [], b"", None)
+    assert (len(block), *others) == (0, 0, 0, 0, [], [], b"", None, None)

@@ -102,7 +102,7 @@ def test_statistics_with_another_number_of_bins_are_refused() -> None:
 
 def test_a_lot_with_a_damaged_digest_is_refused() -> None:
     lot = lot_of([(np.arange(6000.0),)], digests=True)
-    block, begin, end = lot.piece
+    block, begin, end, _ = lot.piece
     content = bytearray(memoryview(block)[begin:end])
     words = np.frombuffer(content, np.int64)
     (code,) = np.flatnonzero(words == (256 | ord("d")))
@@ -115,7 +115,7 @@ def test_a_lot_with_a_damaged_digest_is_refused() -> None:
 @pytest.mark.parametrize("nbytes", [0, -1, -(1 << 63), 47_999])
 def test_a_digest_of_another_size_is_refused(nbytes: int) -> None:
     lot = lot_of([(np.arange(6000.0),)], digests=True)
-    block, begin, end = lot.piece
+    block, begin, end, _ = lot.piece
     content = bytearray(memoryview(block)[begin:end])
     words = np.frombuffer(content, np.int64)
     (place,) = np.flatnonzero(words == 48_000)  # the bytes of the elements
@@ -134,7 +134,7 @@ def test_other_numbers_than_those_in_the_block_are_refused() -> None:
     for executions, others in ((3, 6), (5, 6), (4, 5), (4, 7), (0, 0), (-1, 6), (4, 1 << 62)):
         with pytest.raises(ValueError, match=r"no block|no such number"):
             summarise((lot.piece,), bytes(8), executions, others, BINS)
-    block, begin, end = lot.piece
+    block, begin, end, _ = lot.piece
     for cut in range(8, end - begin, 8):
         with pytest.raises(ValueError, match="no block of noted executions"):
             summarise(((block, begin, end - cut),), bytes(8), many, outputs, BINS)

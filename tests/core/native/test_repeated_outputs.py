@@ -190,7 +190,7 @@ def test_statistics_are_those_of_copies(turns: list[tuple[int, int]]) -> None:
 )
 def test_a_lot_with_a_damaged_repeated_output_is_refused(word: int, content: int) -> None:
     lot = lot_of(BASE, BASE)
-    block, begin, end = lot.piece
+    block, begin, end, _ = lot.piece
     words = np.frombuffer(bytearray(memoryview(block)[begin:end]), np.int64)
     second = words[-7:]
     assert (second[0], second[1], second[-1]) == (1, 512 | ord("d"), 0)

@@ -103,7 +103,7 @@ def test_a_transposition_takes_no_copy_and_no_statistics_again() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("first", ["turned", "copied"])
-def test_a_copy_of_a_transposition_is_stored_once_with_it(dtype: str, first: str) -> None:
+def test_a_copy_of_a_transposition_is_gathered_beside_it(dtype: str, first: str) -> None:
     base = np.random.default_rng(1).integers(0, 2, (5, 6, 7)).astype(dtype)
     turned = base.transpose(1, 0, 2)
     copied, other = turned.reshape(6, 35), base.reshape(6, 35)
@@ -112,8 +112,8 @@ def test_a_copy_of_a_transposition_is_stored_once_with_it(dtype: str, first: str
     elements, starts = gathered(lot, noted)
     assert noted.places is not None
     assert np.frombuffer(noted.places[1], np.int64).tolist() == starts
-    assert elements == turned.tobytes() + base.tobytes()
-    assert starts == [0, 0, base.nbytes, base.nbytes]
+    assert elements == 2 * turned.tobytes() + base.tobytes()
+    assert starts == [0, base.nbytes, 2 * base.nbytes, 2 * base.nbytes]
 
 
 def test_a_view_of_written_elements_is_copied() -> None:

@@ -34,7 +34,7 @@ def sink_of_copies() -> Any:
 
 
 def lot_of(number: int) -> NotedLot:
-    """Executions whose outputs nearly fill a block."""
+    """Executions with outputs of a megabyte in all."""
     sink = sink_of_copies()
     for place in range(EACH):
         array = np.full(12_000, number * EACH + place, np.float32)
@@ -49,9 +49,10 @@ def test_copies_are_let_go_before_the_batch_ends() -> None:
     for number in range(12):
         lot = lot_of(number)
         waiting.append(weakref.ref(lot))
-        noted.add(QueuedOutputs(1 + number * EACH, lot.nbytes, lot))
+        nbytes = lot.nbytes
+        noted.add(QueuedOutputs(1 + number * EACH, nbytes, lot))
         del lot
-        assert sum(other() is not None for other in waiting) * MOST_BYTES < 2 * AT_ONCE_BYTES
+        assert sum(other() is not None for other in waiting) * nbytes < 2 * AT_ONCE_BYTES
     noted.note()
     assert len(noted.measured) == 12 * EACH
     noted.measured.close()
@@ -93,7 +94,7 @@ def test_arrays_that_move_between_noted_executions_are_noted_with_them() -> None
         assert sink(READER, READER.id, 1, 1, 0, 1, (elsewhere,), (read,))
         assert sink.moved(1, id(latest), id(elsewhere))
         *taken, _ = sink.take()
-        assert np.frombuffer(taken[-1], np.int64).reshape(-1, MOVE)[:, 0].tolist() == [2, 3]
+        assert np.frombuffer(taken[6], np.int64).reshape(-1, MOVE)[:, 0].tolist() == [2, 3]
         noted.add(QueuedOutputs(seq, 1, NotedLot(*taken)))
     assert not sink.moved(1, id(latest), id(read))  # as the executions were taken
     assert sink(READER, READER.id, 1, 1, 0, 1, (elsewhere,), (read,))

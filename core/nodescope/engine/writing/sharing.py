@@ -24,6 +24,7 @@ from nodescope.engine.source import where
 from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Bundle, Tensor, Written, make, settled
 from nodescope.errors import UsageError
+from nodescope.native import holds
 from nodescope.ops.index import Port
 from nodescope.ops.op import Array
 
@@ -73,12 +74,13 @@ def unshared(tensor: Tensor) -> bool:
             return False  # another holder may have received it
         now = tensor._history[1]
     array, base = _counts(now)
-    if array != _ARRAY_ALONE:
+    if array != _ARRAY_ALONE and array - holds(now.data) != _ARRAY_ALONE:  # by a recording
         return False
     above = now.data.base
     if above is None:
         return True
-    return base == _BASE_ALONE and above.__class__ is np.ndarray and above.base is None
+    alone = base == _BASE_ALONE or base - holds(above) == _BASE_ALONE
+    return alone and above.__class__ is np.ndarray and above.base is None
 
 
 _NEAR = 400
@@ -86,11 +88,11 @@ _NEAR = 400
 
 
 def _array_count(tensor: Tensor) -> int:
-    return sys.getrefcount(tensor.data)
+    return sys.getrefcount(tensor.data) - holds(tensor.data)
 
 
 def _root_count(tensor: Tensor) -> int:
-    return sys.getrefcount(tensor.data.base)
+    return sys.getrefcount(tensor.data.base) - holds(tensor.data.base)
 
 
 _ARRAY_ONCE, _ROOT_ONCE = _array_count(make(np.zeros(2))), _root_count(make(np.zeros(2)[1:]))

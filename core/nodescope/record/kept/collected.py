@@ -5,11 +5,12 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nodescope import native
 from nodescope.events import Array
@@ -25,6 +26,7 @@ from nodescope.record.noted_outputs import (
     NotedLot,
     NotedStatistics,
 )
+from nodescope.record.rows import CHANGED
 from nodescope.record.schema import shape_text
 from nodescope.record.writer import Writer
 
@@ -44,6 +46,7 @@ class KeptArrays:
         packs: Rows of the table ``pack``.
         few: Value, seq and array of those that are not in a pack.
         layouts: Rows of the table ``layout``.
+        changed: Seqs of executions whose outputs the program wrote to before they were copied here.
         nbytes: The size of the elements in packs.
     """
 
@@ -52,6 +55,7 @@ class KeptArrays:
         self.packs: list[Pack] = []
         self.few: list[tuple[int, int, Array]] = []
         self.layouts: list[Row] = []
+        self.changed: list[int] = []
 
     def __len__(self) -> int:
         return len(self.few) + sum([pack.arrays for pack in self.packs])
@@ -63,20 +67,28 @@ class KeptArrays:
         outputs = noted.outputs
         if noted.disordered:
             self._add_layouts(noted)
-        if len(outputs) < FEWEST and outputs[:, NBYTES].sum() < LEAST_BYTES:
-            self._add_few(of, noted, lots)
-            return
         assert noted.places is not None
         assert native.gather_elements is not None
         blocks, (nbytes, starts) = tuple([lot.piece for lot in lots]), noted.places
+        changed: Callable[[], bytes] = bytes
+        if any(piece[3] is not None for piece in blocks):
+            assert native.changed_elements is not None
+            changed = partial(native.changed_elements, blocks, outputs, noted.shapes, starts)
+        places = np.frombuffer(starts, np.int64)
+        if len(outputs) < FEWEST and outputs[:, NBYTES].sum() < LEAST_BYTES:
+            arrays = [*noted.arrays(range(len(outputs)), lots)]
+            self._add_few(of, arrays, np.isin(places, np.frombuffer(changed(), np.int64)))
+            return
         elements = partial(native.gather_elements, blocks, outputs, noted.shapes, starts, nbytes)
         self.nbytes += nbytes
-        self.packs.append(packed(of, np.frombuffer(starts, np.int64), nbytes, elements))
+        self.packs.append(packed(of, places, nbytes, elements, changed))
 
     def write(self, writer: Writer) -> int:
         """Write all arrays; return the same as `StoredArrays.add`."""
         writer.insert("layout", self.layouts)
-        return writer.arrays.add_packs(self.packs) + writer.arrays.add(self.few)
+        writer.add_flags(dict.fromkeys(self.changed, CHANGED))
+        lost = len(self.changed)
+        return lost + writer.arrays.add_packs(self.packs) + writer.arrays.add(self.few)
 
     def _add_layouts(self, noted: NotedStatistics) -> None:
         outputs = noted.outputs
@@ -88,6 +100,10 @@ class KeptArrays:
         for value, seq, start, end in zip(*(column.tolist() for column in columns), strict=True):
             self.layouts.append((value, seq, _text_of(tuple(shapes[start:end].tolist()))))
 
-    def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
-        arrays = noted.arrays(range(len(noted.outputs)), lots)
-        self.few += zip(of.values.tolist(), of.seqs.tolist(), arrays, strict=True)
+    def _add_few(self, of: Statistics, arrays: Sequence[Array], changed: NDArray[np.bool_]) -> None:
+        columns = (of.values.tolist(), of.seqs.tolist(), arrays)
+        for item, lost in zip(zip(*columns, strict=True), changed.tolist(), strict=True):
+            if lost:
+                self.changed.append(item[1])
+            else:
+                self.few.append(item)

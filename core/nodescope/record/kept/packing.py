@@ -36,6 +36,8 @@ class Pack(NamedTuple):
         outputs, data: Columns of the table.
         nbytes: The size of all elements.
         elements: Returns the elements of all arrays.
+        changed: Returns the places of elements that `elements` found to be others than those of the
+            outputs, int64: the program wrote to these arrays.
     """
 
     first_seq: int
@@ -45,6 +47,26 @@ class Pack(NamedTuple):
     data: bytes
     nbytes: int
     elements: Callable[[], Memory]
+    changed: Callable[[], bytes] = bytes
+
+    def gathered(self) -> tuple[Pack | None, Memory, Integers]:
+        """The pack without arrays that have changed, or None if all have; the elements; and the
+        seqs of the changed arrays.
+        """
+        elements = self.elements()
+        places = np.frombuffer(self.changed(), dtype=np.int64)
+        if not len(places):
+            return self, elements, places
+        kept = taken((self.first_seq, self.last_seq, self.outputs, self.data))
+        lost = np.isin(kept.starts, places)
+        if lost.all():
+            return None, elements, kept.seqs
+        rest = kept._replace(
+            seqs=kept.seqs[~lost], values=kept.values[~lost], steps=kept.steps[~lost],
+            kinds=kept.kinds[~lost],
+        )  # fmt: skip
+        pack = packed(rest, kept.starts[~lost], self.nbytes, self.elements)
+        return pack, elements, kept.seqs[lost]
 
 
 class Kept(NamedTuple):
@@ -90,13 +112,16 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
 
-def packed(of: Statistics, starts: Integers, nbytes: int, elements: Callable[[], Memory]) -> Pack:
+def packed(
+    of: Statistics | Kept, starts: Integers, nbytes: int, elements: Callable[[], Memory],
+    changed: Callable[[], bytes] = bytes,
+) -> Pack:  # fmt: skip
     """Pack the arrays of some outputs.
 
     Args:
         of: The statistics of the outputs; only seqs, values, steps and specs are used.
         starts: Where the elements of each array begin.
-        nbytes, elements: As in `Pack`.
+        nbytes, elements, changed: As in `Pack`.
     """
     values, places, _ = distinct(of.values)
     step = int(of.steps.min())
@@ -113,7 +138,7 @@ def packed(of: Statistics, starts: Integers, nbytes: int, elements: Callable[[],
     )
     outputs = values.astype("<i8").tobytes()
     ends = int(of.seqs[0]), int(of.seqs[-1])
-    return Pack(*ends, len(of.seqs), outputs, _encode(data), nbytes, elements)
+    return Pack(*ends, len(of.seqs), outputs, _encode(data), nbytes, elements, changed)
 
 
 def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> Kept:

@@ -15,6 +15,7 @@ import numpy as np
 from nodescope.arrays import dtype_name
 from nodescope.events import Array
 from nodescope.record.kept.packing import Pack, arrays_of, seed_of, taken
+from nodescope.record.rows import CHANGED
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, shape_text
 
 # The most numbers written into a statement.
@@ -54,6 +55,9 @@ class Tables(Protocol):
 
     def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement; return its rows."""
+
+    def add_flags(self, flags: Mapping[int, int]) -> None:
+        """Add bits to the flags of executions, by seq."""
 
 
 class StoredArrays:
@@ -96,7 +100,7 @@ class StoredArrays:
         self._stride, self._seen = 1, dict[int, int]()  # one in `_stride` arrays of a weight lasts
         self._last_dropped = 0  # the newest blob dropped since the last deletion
         self._cleared = 0  # dropped blobs up to this number are deleted
-        self._given_way = 0  # arrays that gave way since the last batch
+        self._given_way = 0  # arrays that gave way or were found changed since the last batch
         self._before = (1, 0, 0, 0, 1, 0)
         self._next_blob = 1
 
@@ -288,11 +292,17 @@ class StoredArrays:
             return min(int(steps.min()), otherwise)
         return otherwise
 
-    def write_waiting(self, most_bytes: int) -> None:
-        """Write the oldest packs that wait: not many more bytes than this, but at least one."""
-        start = self.waiting_bytes
+    def write_waiting(self, most_bytes: int) -> int:
+        """Write the oldest packs that wait: not many more bytes than this, but at least one.
+
+        Returns:
+            The number of arrays that the program had changed in the meantime, which were dropped.
+        """
+        start, before = self.waiting_bytes, self._given_way
         while self._waiting and start - self.waiting_bytes < most_bytes:
             self._write_oldest()
+        lost, self._given_way = self._given_way - before, before
+        return lost
 
     def drop_waiting(self, most_bytes: int) -> list[Pack]:
         """Drop the packs that `write_waiting` would write, and return them."""
@@ -312,8 +322,18 @@ class StoredArrays:
 
     def _write_oldest(self) -> None:
         """Write the pack that has waited longest."""
-        number, pack = self._take_waiting(next(iter(self._waiting)))
-        elements = memoryview(pack.elements())
+        number, waited = self._take_waiting(next(iter(self._waiting)))
+        pack, content, changed = waited.gathered()
+        if len(changed):
+            self._file.add_flags(dict.fromkeys(changed.tolist(), CHANGED))
+            self._given_way += len(changed)
+        if pack is None:
+            self._fallen[number] = self._blobs.pop(number)
+            self._nbytes -= waited.nbytes
+            return
+        self._blobs[number] = (pack.nbytes, pack.first_seq, _PACK)
+        self._packs[number] = pack.arrays
+        elements = memoryview(content)
         parts = [elements[at : at + CHUNK_BYTES] for at in range(0, pack.nbytes, CHUNK_BYTES)]
         row = (pack.first_seq, pack.last_seq, number, pack.arrays, pack.nbytes, *pack[3:5])
         self._file.insert("pack", [row])
@@ -371,9 +391,11 @@ class StoredArrays:
         """Value, seq and array of everything in a pack."""
         waiting = self._waiting.get(number)
         if waiting is not None:
-            pack = waiting.pack
+            pack, content, _ = waiting.pack.gathered()
+            if pack is None:
+                return iter(())
             row: tuple[Any, ...] = (*pack[:2], *pack[3:5])
-            return arrays_of(taken(row), bytes(pack.elements()))
+            return arrays_of(taken(row), bytes(content))
         row = self._file.ask(
             "SELECT first_seq, last_seq, outputs, data FROM pack WHERE first_seq = ?", (first_seq,)
         )[0]

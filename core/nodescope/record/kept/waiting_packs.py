@@ -90,7 +90,7 @@ class WaitingPacks:
             if packs and omit != Omit.EXECUTIONS:
                 writer.flag_unwritten(packs[0].first_seq, packs[-1].last_seq)
         else:
-            self._arrays.write_waiting(most)
+            dropped = dropped.plus(Dropped(self._arrays.write_waiting(most)))
         writer.commit(seq, time_ns, dropped)
         return dropped
 
