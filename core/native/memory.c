@@ -18,6 +18,9 @@
 #include <sys/mman.h>
 #include <time.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #define LARGE_PAGE (2 << 20)
 #define PIECE (4 << 20)  /* bytes */
@@ -90,6 +93,12 @@ static void free_piece(char *start) {
 
 void release_memory(void) {
     while (many_kept) free_piece(kept[--many_kept]);
+}
+
+void give_back_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 PyObject *new_memory(Py_ssize_t bytes) {

@@ -35,4 +35,8 @@ void cut_memory(PyObject *object, Py_ssize_t size);
 /* Free the pieces that are kept for reuse. */
 void release_memory(void);
 
+/* Give free memory of the process back to the system, which keeps it if what follows it is in use: held arrays leave
+   gaps between those of the program. */
+void give_back_memory(void);
+
 #endif

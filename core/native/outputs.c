@@ -3,7 +3,7 @@
 
 #include <structmember.h>
 
-#include "array_layout.h"
+#include "dtype_codes.h"
 #include "held_outputs.h"
 #include "memory.h"
 #include "noted_records.h"
@@ -14,7 +14,6 @@
 /* Outputs of so many bytes and more are emitted as events; of these only a copy is made on the program's
    thread, and no statistics. For smaller ones the event would take longer than the statistics. */
 #define LARGE (1 << 20)
-#define KINDS 8
 #define NONE (-1)
 
 typedef struct {
@@ -36,57 +35,16 @@ typedef struct {
     PyObject *held;            /* the `HeldArrays` of the records that were not taken yet, or NULL */
     Py_ssize_t held_bytes;
     Owners owners;
-    struct { PyObject *dtype; int code; Py_ssize_t itemsize; } kinds[KINDS];
-    int kind;
+    DtypeCodes dtypes;
     PyObject *array;           /* the class of arrays that are laid out as expected, or NULL */
     char *scratch;             /* `LARGE` bytes, or NULL */
     Recent recent[RECENT];     /* outputs among the records that were not taken yet */
 } NotedOutputs;
 
 static PyTypeObject *outputs_type;
-static struct { PyObject *dtype, *char_, *isnative, *itemsize, *outputs, *dialect, *own; } names;
+static struct { PyObject *outputs, *dialect, *own; } names;
 
 int notes_outputs(PyObject *object) { return Py_TYPE(object) == outputs_type; }
-
-/* NumPy's type character of an array's elements; 0 if elements of this type cannot be read. Also sets the
-   size of an element. */
-static int code_of(NotedOutputs *self, PyObject *array, Py_ssize_t *itemsize) {
-    PyObject *dtype = (PyObject *)Py_TYPE(array) == self->array ? Py_NewRef(ARRAY_OF(array)->dtype)
-                                                                : PyObject_GetAttr(array, names.dtype);
-    if (!dtype) {
-        PyErr_Clear();
-        return 0;
-    }
-    for (int i = 0; i < KINDS; i++) {
-        if (self->kinds[i].dtype == dtype) {
-            Py_DECREF(dtype);
-            *itemsize = self->kinds[i].itemsize;
-            return self->kinds[i].code;
-        }
-    }
-    PyObject *letter = PyObject_GetAttr(dtype, names.char_);
-    PyObject *native = PyObject_GetAttr(dtype, names.isnative);
-    PyObject *size = PyObject_GetAttr(dtype, names.itemsize);
-    int code = -1;
-    *itemsize = size ? PyLong_AsSsize_t(size) : -1;
-    if (letter && native && *itemsize > 0 && PyUnicode_Check(letter)) {
-        code = (int)PyUnicode_ReadChar(letter, 0);
-        if (native != Py_True || code < 0 || code > 127 || code == 'E' || !summary_reads((char)code))
-            code = 0;
-        PyObject *before = self->kinds[self->kind].dtype;
-        self->kinds[self->kind].dtype = Py_NewRef(dtype);
-        self->kinds[self->kind].code = code;
-        self->kinds[self->kind].itemsize = *itemsize;
-        self->kind = (self->kind + 1) % KINDS;
-        Py_XDECREF(before);
-    }
-    Py_XDECREF(letter);
-    Py_XDECREF(native);
-    Py_XDECREF(size);
-    Py_DECREF(dtype);
-    if (code < 0) PyErr_Clear(); /* a dtype of another library */
-    return code < 0 ? 0 : code;
-}
 
 /* View an array's elements: where they lie, if that is known, which takes a tenth of the time. 0 if they
    cannot be viewed. The array must not be changed or freed before the view is released. */
@@ -299,7 +257,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     if (attrs && !(call = PyTuple_New(2))) return -1;
     for (; seen < gives; seen++) {
         Output *output = all + seen;
-        if (!(output->code = code_of(self, outputs[seen], &itemsize)) ||
+        if (!(output->code = code_of(&self->dtypes, outputs[seen], self->array, &itemsize)) ||
             !viewed(self, outputs[seen], itemsize, &output->view))
             goto done;
         output->value = PyLong_AsLongLong(PyTuple_GetItem(values, seen));
@@ -538,7 +496,7 @@ static int outputs_clear(PyObject *object) {
     Py_CLEAR(self->wake);
     Py_CLEAR(self->array);
     Py_CLEAR(self->held);
-    for (int i = 0; i < KINDS; i++) Py_CLEAR(self->kinds[i].dtype);
+    forget_dtypes(&self->dtypes);
     return 0;
 }
 
@@ -552,6 +510,7 @@ static void outputs_dealloc(PyObject *object) {
     PyMem_Free(((NotedOutputs *)object)->moves);
     PyMem_Free(((NotedOutputs *)object)->nodes);
     release_memory();
+    if (((NotedOutputs *)object)->holds) give_back_memory();
     PyObject_GC_Del(object);
     Py_DECREF(type);
 }
@@ -602,9 +561,7 @@ static PyType_Spec outputs_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, outputs_slots};
 
 int add_outputs(PyObject *module) {
-    if (name(&names.dtype, "dtype") < 0 || name(&names.char_, "char") < 0 ||
-        name(&names.isnative, "isnative") < 0 || name(&names.itemsize, "itemsize") < 0 ||
-        name(&names.outputs, "outputs") < 0 || name(&names.dialect, "dialect") < 0 ||
+    if (name_dtypes() < 0 || name(&names.outputs, "outputs") < 0 || name(&names.dialect, "dialect") < 0 ||
         name(&names.own, "nodescope") < 0)
         return -1;
     if (!outputs_type) outputs_type = (PyTypeObject *)PyType_FromSpec(&outputs_spec);

@@ -14,7 +14,7 @@ from nodescope.debug.history.history import History, nothing
 from nodescope.events import StepStarted
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
-from nodescope.record.rows import BEHIND, LATER, WANTED, Execution, Keeping
+from nodescope.record.rows import BEHIND, CHANGED, LATER, WANTED, Execution, Keeping
 from nodescope_server.handlers.missing_values import _told, why_not_kept
 from nodescope_server.handlers.values import latest_known
 from tests.core.record.runs import chain, finished
@@ -75,6 +75,7 @@ def changed(**change: Any) -> Keeping:
         (DEFAULT, WANTED, "newer values took its place in the budget of 256 MiB. Raise --budget."),
         (DEFAULT, LATER, "not written yet, or the program ended before they were"),
         (DEFAULT, LATER | WANTED, "newer values took its place in the budget of 256 MiB."),
+        (DEFAULT, WANTED | CHANGED, "the program wrote to its array"),
         (changed(newest_steps=0), 0, "to stay below 2× slower. Raise --max-slowdown."),
         (changed(level="timing", newest_steps=0, limit=None), 0, "at level timing; run with"),
         (None, 0, "at level summary; run with --level values."),
