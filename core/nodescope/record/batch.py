@@ -114,7 +114,8 @@ class Batch:
     def _clear(self) -> None:
         self.seq = 0
         self._timed = Collected(self._times)
-        self._noted = Noted(self._timed, self._values, self._writers)
+        budget_bytes = self._writer.arrays.budget_bytes
+        self._noted = Noted(self._timed, self._values, self._writers, budget_bytes)
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
         self._outputs: dict[int, QueuedExecution] = {}
         self._late: set[int] = set()  # seqs of executions whose elements came later, as `Whole`

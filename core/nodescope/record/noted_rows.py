@@ -39,9 +39,13 @@ Row = tuple[Any, ...]
 Spec = tuple[int, int, str, str]
 """Seq, value, dtype and shape of an output."""
 
-AT_ONCE_BYTES: Final = 8 << 20
+AT_ONCE_BYTES: Final = 16 << 20
 """Lots are processed when they take this much memory, so that a processor with a large cache still
-holds it."""
+holds it, and the program is rarely interrupted."""
+
+_PARTS: Final = 16
+"""Or one part in so many of the byte budget: elements that are processed together also give way
+together."""
 
 _TIMES: Final = 6  # how many columns of `NotedStatistics.executions` are those of `Collected`
 
@@ -53,6 +57,7 @@ class Noted:
         timed: Takes the times of the executions.
         values: The definitions of values.
         writers: Receives the operands of each execution.
+        budget_bytes: The budget for elements.
 
     Attributes:
         measured: The statistics of the outputs.
@@ -61,8 +66,12 @@ class Noted:
         kept: The outputs themselves, where they are kept.
     """
 
-    def __init__(self, timed: Collected, values: ValueRows, writers: OperandWriters) -> None:
+    def __init__(
+        self, timed: Collected, values: ValueRows, writers: OperandWriters,
+        budget_bytes: int = _PARTS * AT_ONCE_BYTES,
+    ) -> None:  # fmt: skip
         self._timed, self._values, self._writers = timed, values, writers
+        self._at_once = min(budget_bytes // _PARTS, AT_ONCE_BYTES)
         self._open: list[QueuedOutputs] = []
         self._open_bytes = 0
         # Arrays that moved: the last seq before, and the arguments of `OperandWriters.moved`.
@@ -81,7 +90,7 @@ class Noted:
             for after, value, before, now in zip(*[numbers] * MOVE, strict=True):
                 self._moves.append((item.seq - 1 + after, value, before, now))
         self._open_bytes += item.lot.nbytes
-        if self._open_bytes >= AT_ONCE_BYTES:
+        if self._open_bytes >= self._at_once:
             self.note()
 
     def moved(self, value: int, before: int, now: int) -> None:
