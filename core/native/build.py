@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 
 SOURCES = (
-    "summary.c", "summary_bytes.c", "summary_float.c", "summary_wide.c", "memory.c", "times.c",
-    "outputs.c", "held.c", "noted_statistics.c", "elements.c", "columns.c", "calls.c", "plain.c",
-    "polling_lock.c", "pauses.c", "thread_times.c", "pull.c", "rows.c", "step_times.c", "writers.c",
-    "checksum.c", "module.c",
+    "summary.c", "summary_bytes.c", "summary_float.c", "summary_wide.c", "memory.c",
+    "memory_hash.c", "times.c", "outputs.c", "held.c", "noted_statistics.c", "elements.c",
+    "columns.c", "calls.c", "plain.c", "polling_lock.c", "pauses.c", "thread_times.c", "pull.c",
+    "rows.c", "step_times.c", "writers.c", "checksum.c", "module.c",
 )  # fmt: skip
 LIMITED_API = "0x030b0000"
 HERE = Path(__file__).resolve().parent

@@ -7,6 +7,7 @@
 
 #include "axes.h"
 #include "memory.h"
+#include "memory_hash.h"
 #include "strided_copy.h"
 
 #define PLACES 14  /* number of int64 per output, see `summarise_noted` */
@@ -126,17 +127,90 @@ int64_t place_outputs(const Block *blocks, const int64_t *rows, const int64_t *s
     return used;
 }
 
-/* Copy the elements of outputs to where `place` has placed them: equal ones follow the first. */
-static int64_t gather(const Outputs *outputs, const int64_t *starts, char *to, int64_t most) {
+/* The elements at a place: those of the first output there. */
+typedef struct {
+    int64_t start;
+    const int64_t *row;
+    const char *data; /* in the order of the program's memory */
+    uint64_t hash;
+    int hashed;
+} Placed;
+
+typedef struct {
+    Placed *placed; /* by start */
+    Py_ssize_t many;
+    char *turned; /* room for the copy of a held array */
+    int64_t room;
+} Gathering;
+
+static uint64_t hash_at(Placed *placed) {
+    if (!placed->hashed) placed->hash = hash_of(placed->data, placed->row[NBYTES]);
+    placed->hashed = 1;
+    return placed->hash;
+}
+
+/* The elements at a place; NULL if there are none. */
+static Placed *placed_at(const Gathering *all, int64_t start) {
+    Py_ssize_t low = 0, high = all->many;
+    while (low < high) {
+        Py_ssize_t middle = (low + high) / 2;
+        if (all->placed[middle].start < start) low = middle + 1;
+        else high = middle;
+    }
+    return low < all->many && all->placed[low].start == start ? all->placed + low : NULL;
+}
+
+/* Copy the elements of the first output at a place, in C order. As the program may write to a held array at any time,
+   it is read once, and the hash is that of the copy. Returns 0 without memory. */
+static int copy_first(Gathering *all, const char *from, const int64_t *row, const int64_t *shape, char *to) {
+    int64_t nbytes = row[NBYTES];
+    int is_turned = row[ORDER] == TURNED, held = !!(row[TYPE] & HELD);
+    if (is_turned && held) {
+        if (all->room < nbytes) {
+            char *larger = realloc(all->turned, (size_t)nbytes);
+            if (!larger) return 0;
+            all->turned = larger;
+            all->room = nbytes;
+        }
+        memcpy(all->turned, from, (size_t)nbytes);
+        from = all->turned;
+    }
+    if (!is_turned || !turn_back(to, from, row, shape)) memcpy(to, from, (size_t)nbytes);
+    Placed *placed = all->placed + all->many;
+    placed->data = is_turned ? from : to;
+    if (held) hash_at(placed);
+    return 1;
+}
+
+/* Whether the elements at an output's place are not its own. */
+static int is_other(Placed *placed, const Block *blocks, const int64_t *row) {
+    HeldOutput held;
+    if (!placed) return 1;
+    if (!(row[TYPE] & HELD)) /* a copy: it was compared with memory that the program may have written to since */
+        return placed->row != row && placed->row[TYPE] & HELD &&
+               hash_at(placed) != hash_of(elements_of(blocks, row), row[NBYTES]);
+    memcpy(&held, blocks[row[BLOCK]].start + row[START], sizeof held);
+    return hash_at(placed) != held.hash;
+}
+
+/* Copy the elements of outputs to where `place` has placed them: equal ones follow the first. Returns the number of
+   bytes, or -1 without memory; sets the rows of the outputs whose elements are others, and how many. */
+static int64_t gather(Gathering *all, const Outputs *outputs, const int64_t *starts, char *to, int64_t most,
+                      int64_t *changed, Py_ssize_t *many_changed) {
     const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
+    *many_changed = 0;
     for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
-        const char *from = elements_of(outputs->blocks, row);
         int64_t nbytes = row[NBYTES];
-        if (starts[i] != used || nbytes > most - used) continue;
-        if (row[ORDER] != TURNED || !turn_back(to + used, from, row, shape))
-            memcpy(to + used, from, (size_t)nbytes);
-        used += nbytes;
+        Placed *placed;
+        if (starts[i] == used && nbytes <= most - used) {
+            placed = all->placed + all->many;
+            *placed = (Placed){.start = used, .row = row};
+            if (!copy_first(all, elements_of(outputs->blocks, row), row, shape, to + used)) return -1;
+            all->many++;
+            used += nbytes;
+        } else placed = placed_at(all, starts[i]);
+        if (is_other(placed, outputs->blocks, row)) changed[(*many_changed)++] = i;
     }
     return used;
 }
@@ -202,123 +276,49 @@ PyDoc_STRVAR(gather_doc,
 "    blocks, outputs, shapes: As in `place_elements`.\n"
 "    starts, nbytes: What it returned.\n\n"
 "Returns:\n"
-"    The elements, a `Memory`.\n");
+"    The elements, a `Memory`. The rows, int64, of outputs whose elements are not there: they were held, and\n"
+"    the program has written to them.\n");
 
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
-    PyObject *pieces, *elements = NULL;
+    PyObject *pieces, *elements = NULL, *both = NULL;
     Py_buffer rows, shapes, starts;
     long long nbytes;
     if (!PyArg_ParseTuple(arguments, "O!y*y*y*L", &PyTuple_Type, &pieces, &rows, &shapes, &starts, &nbytes))
         return NULL;
     Outputs outputs;
-    int64_t all;
-    Block *blocks = blocks_of(pieces, &rows, &shapes, &outputs, &all);
-    if (blocks && (starts.len < 8 * outputs.many || nbytes < 0 || nbytes > all))
+    int64_t all_bytes;
+    Block *blocks = blocks_of(pieces, &rows, &shapes, &outputs, &all_bytes);
+    size_t many = (size_t)outputs.many + 1;
+    Gathering all = {.placed = blocks ? PyMem_Malloc(many * sizeof(Placed)) : NULL};
+    int64_t *changed = blocks ? PyMem_Malloc(many * sizeof *changed) : NULL;
+    if (blocks && (starts.len < 8 * outputs.many || nbytes < 0 || nbytes > all_bytes))
         PyErr_SetString(PyExc_ValueError, "these are no places of these outputs");
+    else if (blocks && (!all.placed || !changed)) PyErr_NoMemory();
     else if (blocks && (elements = new_memory((Py_ssize_t)nbytes))) {
-        Py_ssize_t size;
+        Py_ssize_t size, many_changed;
         char *to = memory_of(elements, &size);
         int64_t used;
         Py_BEGIN_ALLOW_THREADS
-        used = gather(&outputs, starts.buf, to, nbytes);
+        used = gather(&all, &outputs, starts.buf, to, nbytes, changed, &many_changed);
         Py_END_ALLOW_THREADS
-        cut_memory(elements, (Py_ssize_t)used);
-    }
-    PyMem_Free(blocks);
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&shapes);
-    PyBuffer_Release(&starts);
-    return elements;
-}
-
-/* The statistics of an output's elements as they are now; 0 if there are none. */
-static int digest_of(const char *data, const int64_t *row, const int64_t *shape, Digest *digest) {
-    Axes axes;
-    int64_t size = 1;
-    for (int64_t axis = 0; axis < row[DIMENSIONS]; axis++) size *= shape[axis];
-    if (size < 1 || row[NBYTES] % size || row[NBYTES] / size > 8) return 0;
-    read_axes(&axes, shape, (int)row[DIMENSIONS], (Py_ssize_t)(row[NBYTES] / size));
-    return digest_elements(data, (int)(row[TYPE] & TYPES), &axes, row[NBYTES], digest);
-}
-
-/* The places of held outputs whose elements are not those of their statistics; returns how many. Outputs that repeat
-   an earlier one, perhaps with other axes, are as good as it is: `states` has a zero for each held array. */
-static Py_ssize_t changed(const Outputs *outputs, const int64_t *starts, char *const *states, int64_t *places) {
-    enum { UNKNOWN, SAME, CHANGED };
-    const int64_t *row = outputs->rows, *shape = outputs->shapes;
-    int64_t used = 0;
-    Py_ssize_t many = 0;
-    for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
-        int first = starts[i] == used;
-        if (first) used += row[NBYTES];
-        if (!(row[TYPE] & HELD)) continue;
-        HeldOutput held;
-        Digest now;
-        memcpy(&held, outputs->blocks[row[BLOCK]].start + row[START], sizeof held);
-        char *state = states[row[BLOCK]] + held.index;
-        if (*state == UNKNOWN) {
-            int known = digest_of(elements_of(outputs->blocks, row), row, shape, &now);
-            *state = known && !memcmp(&now, &held.digest, sizeof now) ? SAME : CHANGED;
+        if (used < 0) PyErr_NoMemory();
+        else {
+            cut_memory(elements, (Py_ssize_t)used);
+            both = Py_BuildValue("Oy#", elements, (const char *)changed, 8 * many_changed);
         }
-        if (first && *state == CHANGED) places[many++] = starts[i];
     }
-    return many;
-}
-
-/* Room for the states of all held arrays of blocks, zero, to be freed by the caller; NULL without memory. */
-static char **states_of(const Block *blocks, Py_ssize_t count) {
-    Py_ssize_t many = 0;
-    for (Py_ssize_t i = 0; i < count; i++) many += blocks[i].many_held;
-    char **states = PyMem_Calloc((size_t)count + 1, sizeof *states);
-    char *at = states ? PyMem_Calloc((size_t)many + 1, 1) : NULL;
-    if (!at) {
-        PyMem_Free(states);
-        return NULL;
-    }
-    states[0] = at;
-    for (Py_ssize_t i = 0; i < count; at += blocks[i++].many_held) states[i] = at;
-    return states;
-}
-
-PyDoc_STRVAR(changed_doc,
-"changed_elements(blocks, outputs, shapes, starts)\n--\n\n"
-"Find held arrays that were written to after they were noted; releases the interpreter's lock. The places of\n"
-"elements that were gathered before hold the noted ones unless they are among the result.\n\n"
-"Args:\n"
-"    blocks, outputs, shapes, starts: As in `gather_elements`.\n\n"
-"Returns:\n"
-"    The places of their elements, int64.\n");
-
-static PyObject *py_changed(PyObject *module, PyObject *arguments) {
-    PyObject *pieces, *found = NULL;
-    Py_buffer rows, shapes, starts;
-    if (!PyArg_ParseTuple(arguments, "O!y*y*y*", &PyTuple_Type, &pieces, &rows, &shapes, &starts)) return NULL;
-    Outputs outputs;
-    int64_t all;
-    Block *blocks = blocks_of(pieces, &rows, &shapes, &outputs, &all);
-    int64_t *places = blocks ? PyMem_Malloc((size_t)(8 * outputs.many + 8)) : NULL;
-    char **states = places ? states_of(blocks, PyTuple_Size(pieces)) : NULL;
-    if (blocks && starts.len < 8 * outputs.many)
-        PyErr_SetString(PyExc_ValueError, "these are no places of these outputs");
-    else if (states) {
-        Py_ssize_t many;
-        Py_BEGIN_ALLOW_THREADS
-        many = changed(&outputs, starts.buf, states, places);
-        Py_END_ALLOW_THREADS
-        found = PyBytes_FromStringAndSize((const char *)places, 8 * many);
-    } else if (blocks) PyErr_NoMemory();
-    if (states) PyMem_Free(states[0]);
-    PyMem_Free(states);
-    PyMem_Free(places);
+    free(all.turned);
+    PyMem_Free(all.placed);
+    PyMem_Free(changed);
     PyMem_Free(blocks);
     PyBuffer_Release(&rows);
     PyBuffer_Release(&shapes);
     PyBuffer_Release(&starts);
-    return found;
+    Py_XDECREF(elements);
+    return both;
 }
 
 static PyMethodDef functions[] = {
-    {"changed_elements", py_changed, METH_VARARGS, changed_doc},
     {"place_elements", py_place, METH_VARARGS, place_doc},
     {"gather_elements", py_gather, METH_VARARGS, gather_doc},
     {NULL, NULL, 0, NULL},

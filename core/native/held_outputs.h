@@ -1,34 +1,25 @@
 /* Which outputs are held instead of copied: large ones of nodescope's engine, which never writes to arrays. Their
-   statistics tell later whether somebody else did. Included only by outputs.c. */
+   hash tells later whether somebody else did. Included only by outputs.c. */
 #ifndef NODESCOPE_HELD_OUTPUTS_H
 #define NODESCOPE_HELD_OUTPUTS_H
 
 #include "recent_outputs.h"
 
 #define LEAST_HELD 16384 /* bytes; smaller outputs are copied faster than their memory is replaced */
-#define OWNERS 1024
-
-/* The arrays whose memory was held last, by address; some are missing. */
-typedef const void *Owners[OWNERS];
-
-static const void **owner_place(const void **owners, const void *array) {
-    return owners + ((uint64_t)(uintptr_t)array * 0x9e3779b97f4a7c15u >> 32 & (OWNERS - 1));
-}
 
 static Py_ssize_t bytes_in(PyObject *array, Py_ssize_t itemsize) {
     for (int axis = 0; axis < ARRAY_OF(array)->dimensions; axis++) itemsize *= ARRAY_OF(array)->shape[axis];
     return itemsize;
 }
 
-/* The array that owns an output's memory, if the output can be held: it is no view, or views most of an array that
-   is referred to nowhere else or was held before. Else NULL: parameters, for example, may be written to. */
-static const void *holdable(const void **owners, PyObject *array, PyObject *class, const Py_buffer *view) {
-    if (view->len < LEAST_HELD || order_in(view) == SCATTERED) return NULL;
+/* The array that owns an output's memory, if the output can be held: it is that array, or a view of most of it, to
+   which nothing else refers. Else NULL: the program may write to the array of a parameter, for example. */
+static PyObject *held_owner(PyObject *array, PyObject *class, const Py_buffer *view) {
     PyObject *owner = owner_of(array, class);
     if (!owner || owner == array) return owner;
-    if (ARRAY_OF(owner)->dtype != ARRAY_OF(array)->dtype || bytes_in(owner, view->itemsize) > 2 * view->len)
-        return NULL;
-    return Py_REFCNT(owner) == 1 || *owner_place(owners, owner) == owner ? owner : NULL;
+    int most = ARRAY_OF(owner)->dtype == ARRAY_OF(array)->dtype &&
+               bytes_in(owner, view->itemsize) <= 2 * view->len;
+    return most && Py_REFCNT(owner) == 1 ? owner : NULL;
 }
 
 /* The statistics of an output that is held; 0 if float64 cannot represent them. */

@@ -130,9 +130,8 @@ Block *blocks_in(PyObject *pieces) {
         Block *block = blocks + i;
         Py_ssize_t size;
         if (!PyArg_ParseTuple(PyTuple_GetItem(pieces, i), "Onn|O", &memory, &block->begin, &block->end, &held) ||
-            !(block->start = memory_of(memory, &size)))
+            !(block->start = memory_of(memory, &size)) || !(block->held = held_in(held, &block->many_held)))
             break;
-        block->held = held_in(held, &block->many_held);
         if (block->begin < 0 || block->begin > block->end || block->end > size) {
             PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
             break;

@@ -11,7 +11,7 @@
 typedef struct {
     const char *start;
     Py_ssize_t begin, end;
-    const HeldArray *held;
+    const HeldMemory *held;
     Py_ssize_t many_held;
 } Block;
 

@@ -42,10 +42,11 @@ typedef struct {
     uint32_t histogram[FLOAT_BINS]; /* noted outputs have fewer elements */
 } Digest;
 
-/* An output whose elements were not copied: the index of its array among those that are held; and statistics, which
-   tell whether its elements are still the same. */
+/* An output whose elements were not copied: the index of its memory among those that are held; a hash, which tells
+   whether its elements are still the same; and their statistics. */
 typedef struct {
     int64_t index;
+    uint64_t hash; /* see memory_hash.h */
     Digest digest;
 } HeldOutput;
 

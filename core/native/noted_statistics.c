@@ -75,6 +75,17 @@ static int64_t bytes_of_shape(const int64_t *at, int64_t most) {
     return bytes;
 }
 
+/* The axes of an output as its elements lie in the record, if `bytes` are all of them. Returns their order in
+   the program's memory. */
+static int axes_of(const int64_t *at, int64_t bytes, Axes *axes) {
+    int64_t size = 1;
+    for (int64_t axis = 0; axis < at[2]; axis++) size *= at[4 + axis];
+    read_axes(axes, at + 4, (int)at[2], (Py_ssize_t)(bytes / (size ? size : 1)));
+    int order = order_of(axes->dimensions, axes->shape, axes->strides, axes->itemsize);
+    if (order == SCATTERED) put_in_order(axes);
+    return order;
+}
+
 /* Whether an execution, with its outputs, lies within a block. This is checked right before it is read:
    going through all of them beforehand would wait for memory at each. */
 static int is_sound(const Block *block, Py_ssize_t place, int bins) {
@@ -91,13 +102,16 @@ static int is_sound(const Block *block, Py_ssize_t place, int bins) {
         int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
         if (words > left || !summary_reads((char)type_of(at[1]))) return 0;
         if (at[1] & (DIGESTED | HELD)) {
-            HeldOutput held;
+            Axes axes;
+            int64_t bytes;
             const char *content = (const char *)(at + 4 + 2 * at[2]);
-            int is_held = !!(at[1] & HELD);
-            if (at[3] != (is_held ? sizeof held : sizeof held.digest) || bins != FLOAT_BINS) return 0;
-            memcpy(&held.digest, content + (is_held ? sizeof held.index : 0), sizeof held.digest);
-            if (held.digest.bytes < 1 || held.digest.bytes != bytes_of_shape(at, INT64_MAX)) return 0;
-            if (is_held && !elements_at(block, HELD, content - block->start, held.digest.bytes)) return 0;
+            int held = !!(at[1] & HELD);
+            if (at[3] != (held ? sizeof(HeldOutput) : sizeof(Digest)) || bins != FLOAT_BINS) return 0;
+            memcpy(&bytes, content + (held ? offsetof(HeldOutput, digest) : 0) + offsetof(Digest, bytes), 8);
+            if (bytes < 1 || bytes != bytes_of_shape(at, INT64_MAX)) return 0;
+            if (held && (!elements_at(block, HELD, content - block->start, bytes) ||
+                         axes_of(at, bytes, &axes) == SCATTERED))
+                return 0;
         } else if (at[3] != (at[1] & REPEATED ? 8 : bytes_of_shape(at, rest))) return 0;
         left -= words;
         at += words;
@@ -136,17 +150,6 @@ static int64_t kind_of(const int64_t *output, int64_t bytes, Kinds *kinds, Growi
         kinds->places[at].kind = kinds->count;
     }
     return kinds->count++;
-}
-
-/* The axes of an output as its elements lie in the record, if `bytes` are all of them. Returns their order in
-   the program's memory. */
-static int axes_of(const int64_t *at, int64_t bytes, Axes *axes) {
-    int64_t size = 1;
-    for (int64_t axis = 0; axis < at[2]; axis++) size *= at[4 + axis];
-    read_axes(axes, at + 4, (int)at[2], (Py_ssize_t)(bytes / (size ? size : 1)));
-    int order = order_of(axes->dimensions, axes->shape, axes->strides, axes->itemsize);
-    if (order == SCATTERED) put_in_order(axes);
-    return order;
 }
 
 /* Summarise the copy of an output. Returns whether that failed; the statistics are zero then. */

@@ -6,6 +6,7 @@
 #include "dtype_codes.h"
 #include "held_outputs.h"
 #include "memory.h"
+#include "memory_hash.h"
 #include "noted_records.h"
 #include "objects.h"
 #include "pauses.h"
@@ -34,7 +35,6 @@ typedef struct {
     char holds;                /* whether arrays are held instead of copied, where that is possible */
     PyObject *held;            /* the `HeldArrays` of the records that were not taken yet, or NULL */
     Py_ssize_t held_bytes;
-    Owners owners;
     DtypeCodes dtypes;
     PyObject *array;           /* the class of arrays that are laid out as expected, or NULL */
     char *scratch;             /* `LARGE` bytes, or NULL */
@@ -78,18 +78,9 @@ static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest 
     return digest_elements(data, code, &axes, view->len, digest);
 }
 
-/* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
-   transposition, or NONE. Comparing them with a copy takes no longer than copying them, and their statistics
-   are computed once. `own`: whether the output is one of nodescope's engine. */
-static Py_ssize_t repeated(NotedOutputs *self, const Py_buffer *view, int code, int own) {
-    const Recent *earlier = earlier_in(self->recent, view, code);
-    if (!earlier || earlier->owner) return NONE;
-    if (earlier->held) return own ? earlier->nth : NONE;
-    return memcmp(self->start + earlier->place, view->buf, (size_t)view->len) ? NONE : earlier->nth;
-}
-
-/* Make room for a record, and for arrays of `holding` bytes that it holds, by having earlier records taken. Returns 1, or 2 if earlier records may have been
-   taken or other code may have run; 0 if there is no room, or -1 with an exception set. */
+/* Make room for a record, and for arrays of `holding` bytes that it holds, by having earlier records taken.
+   Returns 1, or 2 if earlier records may have been taken or other code may have run; 0 if there is no room, or
+   -1 with an exception set. */
 static int make_room(NotedOutputs *self, Py_ssize_t bytes, Py_ssize_t holding) {
     if (bytes + holding > self->most_bytes) return 0;
     int tries = 0;
@@ -141,10 +132,26 @@ typedef struct {
     Py_ssize_t stored;  /* bytes of its elements or of what takes their place */
     Py_ssize_t repeats; /* the number of the earlier output that it repeats, or NONE */
     PyObject *owner;    /* see `Recent` */
-    int own;            /* whether it is one of nodescope's engine */
     uint64_t sample;
+    PyObject *held;     /* the array that is held in place of a copy, borrowed; or NULL */
+    uint64_t hash;      /* of the elements, if it is known */
+    int hashed;
     Digest digest;
 } Output;
+
+/* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
+   transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are computed
+   once. */
+static Py_ssize_t repeated(NotedOutputs *self, const Output *output) {
+    const Recent *earlier = earlier_in(self->recent, &output->view, output->code & TYPES);
+    if (!earlier || earlier->owner) return NONE;
+    const char *content = self->start + earlier->place;
+    if (!earlier->held)
+        return memcmp(content, output->view.buf, (size_t)output->view.len) ? NONE : earlier->nth;
+    HeldOutput held;
+    memcpy(&held, content, sizeof held);
+    return output->hashed && output->hash == held.hash ? earlier->nth : NONE;
+}
 
 /* The bytes of a record, and of the arrays that it holds; decides what is stored of its outputs. */
 static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t reads, Py_ssize_t gives,
@@ -154,7 +161,7 @@ static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t r
     for (Output *output = outputs; output < outputs + gives; output++) {
         if (output->code & HELD) *holding += output->view.len;
         else if (!(output->code & DIGESTED)) {
-            output->repeats = repeated(self, &output->view, output->code, output->own);
+            output->repeats = repeated(self, output);
             output->stored = output->repeats == NONE ? output->view.len : (Py_ssize_t)sizeof(int64_t);
         }
         bytes += 8 * (4 + 2 * output->view.ndim) + padded(output->stored);
@@ -193,12 +200,17 @@ static void digest_output(NotedOutputs *self, Output *output, PyObject *array, P
 /* Hold an output instead of copying it, if that is possible and it repeats no other. */
 static void hold_output(NotedOutputs *self, Output *output, PyObject *array, PyObject *node) {
     const Py_buffer *view = &output->view;
-    if (view->len < LEAST_HELD || !(output->own = is_own(node)) ||
-        repeated(self, view, output->code, 1) != NONE)
+    if (view->len < LEAST_HELD || order_in(view) == SCATTERED || !is_own(node)) return;
+    const Recent *earlier = earlier_in(self->recent, view, output->code);
+    PyObject *owner = held_owner(array, self->array, view);
+    if (owner || (earlier && earlier->held)) {
+        output->hash = hash_of(view->buf, view->len);
+        output->hashed = 1;
+    }
+    if (!owner || (earlier && repeated(self, output) != NONE) ||
+        !digest_held(view, output->code, &output->digest))
         return;
-    const void *owner = holdable(self->owners, array, self->array, view);
-    if (!owner || !digest_held(view, output->code, &output->digest)) return;
-    *owner_place(self->owners, owner) = owner;
+    output->held = owner;
     output->code |= HELD;
     output->stored = sizeof(HeldOutput);
 }
@@ -216,8 +228,8 @@ static int same_again(NotedOutputs *self, Output *outputs, PyObject *const *arra
 }
 
 /* Write what is stored of the `nth` output; returns what follows it. */
-static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, PyObject *array,
-                             Py_ssize_t nth, long long step) {
+static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *output, Py_ssize_t nth,
+                             long long step) {
     const Py_buffer *view = &output->view;
     *at++ = output->value;
     *at++ = output->repeats == NONE ? output->code : output->code | REPEATED;
@@ -229,7 +241,8 @@ static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *outp
     int order = order_in(view), digested = output->code & DIGESTED, held = output->code & HELD;
     if (output->repeats != NONE) *at = output->repeats;
     else if (held) {
-        const HeldOutput content = {hold(self->held, array, view->buf, view->len), output->digest};
+        Py_ssize_t index = hold(self->held, output->held, view->buf, view->len);
+        const HeldOutput content = {index, output->hash, output->digest};
         memcpy(at, &content, sizeof content);
         self->held_bytes += view->len;
     } else if (digested) memcpy(at, &output->digest, sizeof output->digest);
@@ -262,8 +275,8 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             goto done;
         output->value = PyLong_AsLongLong(PyTuple_GetItem(values, seen));
         output->repeats = NONE;
-        output->owner = NULL;
-        output->own = 0;
+        output->owner = output->held = NULL;
+        output->hashed = 0;
         if (!output->view.len || output->view.ndim > MOST_AXES || output->view.len >= LARGE) {
             seen++;
             goto done;
@@ -295,8 +308,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
     *at++ = gives;
     for (Py_ssize_t i = 0; i < reads; i++) *at++ = (int64_t)(uintptr_t)inputs[i];
     for (Py_ssize_t i = 0; i < gives; i++) *at++ = (int64_t)(uintptr_t)outputs[i];
-    for (Py_ssize_t i = 0; i < gives; i++) 
-        at = write_output(self, at, all + i, outputs[i], self->outputs + i, numbers[1]);
+    for (Py_ssize_t i = 0; i < gives; i++) at = write_output(self, at, all + i, self->outputs + i, numbers[1]);
     self->used += bytes;
     self->outputs += gives;
     if (self->count && self->thread != numbers[2]) self->several = 1;
@@ -388,8 +400,9 @@ PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
 "Take all executions: a `Memory`, their begin and end in it, the number of their outputs, their\n"
 "nodes, pairs of an execution's index and its attributes, moved arrays, `HeldArrays` or None, and the\n"
-"thread if all ran on the same one, else None. A moved array is four int64: the number of executions noted before, the\n"
-"value, and the identities of the array before and now. Later executions may follow in the same memory.\n");
+"thread if all ran on the same one, else None. A moved array is four int64: the number of executions\n"
+"noted before, the value, and the identities of the array before and now. Later executions may follow in\n"
+"the same memory.\n");
 
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     enum { PARTS = 9 };

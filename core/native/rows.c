@@ -4,18 +4,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "memory_hash.h"
 #include "summary.h"
 
 #define ROW_BINS 32
-#define WORDS 8
 #define MOST_APART 4 /* most bytes from the first element to the last, per byte of elements */
+#define SHORTEST 64 /* bytes; a hash of shorter pieces takes too long */
 #define ALONE -1
-
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define VECTORISED
-#endif
 
 typedef struct {
     double moments[5];
@@ -58,37 +53,13 @@ typedef struct {
     int64_t bytes, many, apart;
 } Pieces;
 
-/* A checksum of all bytes, computed in lanes that the compiler vectorises: the sum of the words, and a
-   sum that weighs each word by its position. Changes of two words in one lane, or of any words in
-   different lanes, do not cancel each other out. */
-VECTORISED static uint64_t sum_of(const Pieces *pieces) {
-    uint64_t sums[WORDS] = {0}, weighed[WORDS] = {0}, words[WORDS];
-    const char *data = pieces->data;
-    int64_t bytes = pieces->bytes;
-    for (int64_t piece = 0; piece < pieces->many; piece++, data += pieces->apart) {
-        int64_t at = 0;
-        for (; at + (int64_t)sizeof words <= bytes; at += (int64_t)sizeof words) {
-            memcpy(words, data + at, sizeof words);
-            for (int i = 0; i < WORDS; i++) {
-                sums[i] += words[i];
-                weighed[i] += sums[i];
-            }
-        }
-        if (at == bytes) continue;
-        memset(words, 0, sizeof words);
-        memcpy(words, data + at, (size_t)(bytes - at));
-        for (int i = 0; i < WORDS; i++) {
-            sums[i] += words[i];
-            weighed[i] += sums[i];
-        }
-    }
-    uint64_t sum = (uint64_t)(bytes * pieces->many);
-    for (int i = 0; i < WORDS; i++) {
-        sum = (sum ^ sums[i]) * 0x9e3779b97f4a7c15ull;
-        sum = (sum ^ sum >> 29 ^ weighed[i]) * 0xbf58476d1ce4e5b9ull;
-        sum ^= sum >> 32;
-    }
-    return sum;
+/* A hash of all bytes. */
+static uint64_t sum_of(const Pieces *pieces) {
+    MemoryHash hash;
+    start_hash(&hash);
+    for (int64_t piece = 0; piece < pieces->many; piece++)
+        hash_piece(&hash, pieces->data + piece * pieces->apart, pieces->bytes);
+    return finish_hash(&hash);
 }
 
 /* The elements of a source in the order of memory, the same for each order of its axes; 0 if they lie in
@@ -111,7 +82,7 @@ static int pieces_of(const Source *source, const char *first, Pieces *pieces) {
     *pieces = (Pieces){first, source->itemsize, 1, 0};
     for (; inner < axes && steps[inner] == pieces->bytes; inner++) pieces->bytes *= sizes[inner];
     if (inner == axes) return 1;
-    if (pieces->bytes < (int64_t)sizeof(uint64_t[WORDS]) || steps[inner] < pieces->bytes) return 0;
+    if (pieces->bytes < SHORTEST || steps[inner] < pieces->bytes) return 0;
     pieces->apart = steps[inner];
     for (; inner < axes && steps[inner] == pieces->apart * pieces->many; inner++)
         pieces->many *= sizes[inner];

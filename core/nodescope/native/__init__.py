@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 47
+REVISION: Final = 48
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -120,16 +120,12 @@ place_elements: Final[Callable[[tuple[Piece, ...], Any, Any], tuple[int, bytes]]
 """Where elements of noted outputs would lie in a row, equal ones once. None without a core."""
 
 
-gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any, int], Memory] | None] = getattr(
-    _core, "gather_elements", None
-)
-"""Elements of noted outputs at these places. None without a core."""
-
-
-changed_elements: Final[Callable[[tuple[Piece, ...], Any, Any, Any], bytes] | None] = getattr(
-    _core, "changed_elements", None
-)
-"""Places of gathered elements that were written to after they were noted. None without a core."""
+gather_elements: Final[
+    Callable[[tuple[Piece, ...], Any, Any, Any, int], tuple[Memory, bytes]] | None
+] = getattr(_core, "gather_elements", None)
+"""Elements of noted outputs at these places, and which outputs were written to after they were
+noted. None without a core.
+"""
 
 
 def _holds(array: object) -> int:

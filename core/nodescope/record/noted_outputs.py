@@ -88,20 +88,26 @@ class NotedStatistics(NamedTuple):
         return sum([column.nbytes for column in self[:_COLUMNS]])
 
     def arrays(self, rows: Iterable[int], lots: Sequence[NotedLot]) -> Iterator[Array]:
-        """The elements of outputs, in the memory of their lots; copies of held arrays."""
-        ends = np.cumsum(2 * self.outputs[:, DIMENSIONS])
+        """The elements of outputs that are not held, in the memory of their lots."""
         for row in rows:
-            cells, end = self.outputs[row].tolist(), int(ends[row])
-            many = cells[DIMENSIONS]
-            sizes = self.shapes[end - 2 * many : end].tolist()
-            (block, _, _, held), start = lots[cells[BLOCK]].piece, cells[START]
-            if cells[CODE] & HELD:
-                (index,) = memoryview(block)[start : start + 8].cast("q")
-                content = held.content(index)
-            else:
-                content = memoryview(block)[start : start + cells[NBYTES]]
-            strides = sizes[many:] if cells[ORDER] == TURNED else None
-            yield np.ndarray(sizes[:many], chr(cells[CODE] & ~HELD), content, 0, strides)
+            cells = self.outputs[row].tolist()
+            shape, strides = self._sizes(row)
+            content = memoryview(lots[cells[BLOCK]].piece[0])[cells[START] :]
+            laid_out = strides if cells[ORDER] == TURNED else None
+            yield np.ndarray(shape, chr(cells[CODE]), content, 0, laid_out)
+
+    def gathered(self, elements: native.Memory, starts: Integers) -> Iterator[Array]:
+        """All outputs, if the elements of each begin there in C order."""
+        for row, start in enumerate(starts.tolist()):
+            code = int(self.outputs[row, CODE]) & ~HELD
+            yield np.ndarray(self._sizes(row)[0], chr(code), elements, start)
+
+    def _sizes(self, row: int) -> tuple[list[int], list[int]]:
+        """Shape and strides of an output."""
+        many = int(self.outputs[row, DIMENSIONS])
+        start = 2 * int(self.outputs[:row, DIMENSIONS].sum())
+        sizes = self.shapes[start : start + 2 * many].tolist()
+        return sizes[:many], sizes[many:]
 
     def numbered(self, first: int) -> NotedStatistics:
         """The same executions with seqs from ``first`` instead of 0."""

@@ -237,6 +237,7 @@ class Writer:
         )
         self._look()  # nearly all of the batch is written now
         self._db.execute("COMMIT")
+        self.arrays.committed()
         if not self.logs:
             self._descriptors = self._own_descriptors()  # the journal is closed and deleted
         self._settled = self.moves = self.moves + 1
@@ -297,6 +298,7 @@ class Writer:
 
     def abandon(self) -> None:
         """Close after a fault, as far as possible."""
+        self.arrays.forget()
         self._reserve.release()
         end_writing(self._vouched)
         if not intact(self._descriptors):

@@ -42,7 +42,7 @@ def gathered(lot: NotedLot, noted: NotedStatistics) -> tuple[bytes, list[int]]:
     assert native.gather_elements is not None
     outputs, shapes = noted.outputs, noted.shapes
     nbytes, starts = native.place_elements((lot.piece,), outputs, shapes)
-    elements = native.gather_elements((lot.piece,), outputs, shapes, starts, nbytes)
+    elements, _ = native.gather_elements((lot.piece,), outputs, shapes, starts, nbytes)
     return bytes(elements), np.frombuffer(starts, np.int64).tolist()
 
 

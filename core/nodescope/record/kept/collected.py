@@ -5,17 +5,16 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nodescope import native
 from nodescope.events import Array
 from nodescope.record.kept.packing import Pack, packed
-from nodescope.record.measured.statistics import Statistics
+from nodescope.record.measured.statistics import Integers, Statistics
 from nodescope.record.noted_outputs import (
     DIMENSIONS,
     IN_ORDER,
@@ -70,18 +69,13 @@ class KeptArrays:
         assert noted.places is not None
         assert native.gather_elements is not None
         blocks, (nbytes, starts) = tuple([lot.piece for lot in lots]), noted.places
-        changed: Callable[[], bytes] = bytes
-        if any(piece[3] is not None for piece in blocks):
-            assert native.changed_elements is not None
-            changed = partial(native.changed_elements, blocks, outputs, noted.shapes, starts)
+        gather = partial(native.gather_elements, blocks, outputs, noted.shapes, starts, nbytes)
         places = np.frombuffer(starts, np.int64)
         if len(outputs) < FEWEST and outputs[:, NBYTES].sum() < LEAST_BYTES:
-            arrays = [*noted.arrays(range(len(outputs)), lots)]
-            self._add_few(of, arrays, np.isin(places, np.frombuffer(changed(), np.int64)))
+            self._add_few(of, noted, places, *gather())
             return
-        elements = partial(native.gather_elements, blocks, outputs, noted.shapes, starts, nbytes)
         self.nbytes += nbytes
-        self.packs.append(packed(of, places, nbytes, elements, changed))
+        self.packs.append(packed(of, places, nbytes, gather))
 
     def write(self, writer: Writer) -> int:
         """Write all arrays; return the same as `StoredArrays.add`."""
@@ -100,10 +94,15 @@ class KeptArrays:
         for value, seq, start, end in zip(*(column.tolist() for column in columns), strict=True):
             self.layouts.append((value, seq, _text_of(tuple(shapes[start:end].tolist()))))
 
-    def _add_few(self, of: Statistics, arrays: Sequence[Array], changed: NDArray[np.bool_]) -> None:
+    def _add_few(
+        self, of: Statistics, noted: NotedStatistics, places: Integers,
+        elements: native.Memory, changed: bytes,
+    ) -> None:  # fmt: skip
+        lost = set(np.frombuffer(changed, np.int64).tolist())
+        arrays = noted.gathered(elements, places)
         columns = (of.values.tolist(), of.seqs.tolist(), arrays)
-        for item, lost in zip(zip(*columns, strict=True), changed.tolist(), strict=True):
-            if lost:
+        for row, item in enumerate(zip(*columns, strict=True)):
+            if row in lost:
                 self.changed.append(item[1])
             else:
                 self.few.append(item)

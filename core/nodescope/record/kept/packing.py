@@ -26,6 +26,8 @@ from nodescope.record.timed.packing import ascending, column, distinct, numbers
 MOST: Final = 1 << 15
 """The most arrays in a row."""
 
+_NONE: Final = np.zeros(0, dtype=np.int64)
+
 
 class Pack(NamedTuple):
     """Arrays on their way into the file.
@@ -35,9 +37,8 @@ class Pack(NamedTuple):
         arrays: The number of arrays.
         outputs, data: Columns of the table.
         nbytes: The size of all elements.
-        elements: Returns the elements of all arrays.
-        changed: Returns the places of elements that `elements` found to be others than those of the
-            outputs, int64: the program wrote to these arrays.
+        gather: Returns the elements of all arrays; and the indexes, int64, of arrays whose elements
+            are not there, as the program has written to them.
     """
 
     first_seq: int
@@ -46,26 +47,25 @@ class Pack(NamedTuple):
     outputs: bytes
     data: bytes
     nbytes: int
-    elements: Callable[[], Memory]
-    changed: Callable[[], bytes] = bytes
+    gather: Callable[[], tuple[Memory, bytes]]
 
     def gathered(self) -> tuple[Pack | None, Memory, Integers]:
         """The pack without arrays that have changed, or None if all have; the elements; and the
         seqs of the changed arrays.
         """
-        elements = self.elements()
-        places = np.frombuffer(self.changed(), dtype=np.int64)
-        if not len(places):
-            return self, elements, places
+        elements, changed = self.gather()
+        if not changed:
+            return self, elements, _NONE
         kept = taken((self.first_seq, self.last_seq, self.outputs, self.data))
-        lost = np.isin(kept.starts, places)
+        lost = np.zeros(len(kept.seqs), dtype=bool)
+        lost[np.frombuffer(changed, dtype=np.int64)] = True
         if lost.all():
             return None, elements, kept.seqs
         rest = kept._replace(
             seqs=kept.seqs[~lost], values=kept.values[~lost], steps=kept.steps[~lost],
             kinds=kept.kinds[~lost],
         )  # fmt: skip
-        pack = packed(rest, kept.starts[~lost], self.nbytes, self.elements)
+        pack = packed(rest, kept.starts[~lost], self.nbytes, lambda: (elements, b""))
         return pack, elements, kept.seqs[lost]
 
 
@@ -113,15 +113,15 @@ _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
 
 def packed(
-    of: Statistics | Kept, starts: Integers, nbytes: int, elements: Callable[[], Memory],
-    changed: Callable[[], bytes] = bytes,
+    of: Statistics | Kept, starts: Integers, nbytes: int,
+    gather: Callable[[], tuple[Memory, bytes]],
 ) -> Pack:  # fmt: skip
     """Pack the arrays of some outputs.
 
     Args:
         of: The statistics of the outputs; only seqs, values, steps and specs are used.
         starts: Where the elements of each array begin.
-        nbytes, elements, changed: As in `Pack`.
+        nbytes, gather: As in `Pack`.
     """
     values, places, _ = distinct(of.values)
     step = int(of.steps.min())
@@ -138,7 +138,7 @@ def packed(
     )
     outputs = values.astype("<i8").tobytes()
     ends = int(of.seqs[0]), int(of.seqs[-1])
-    return Pack(*ends, len(of.seqs), outputs, _encode(data), nbytes, elements, changed)
+    return Pack(*ends, len(of.seqs), outputs, _encode(data), nbytes, gather)
 
 
 def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> Kept:

@@ -15,6 +15,7 @@ import numpy as np
 from nodescope.arrays import dtype_name
 from nodescope.events import Array
 from nodescope.record.kept.packing import Pack, arrays_of, seed_of, taken
+from nodescope.record.measured.statistics import Integers
 from nodescope.record.rows import CHANGED
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, shape_text
 
@@ -135,6 +136,17 @@ class StoredArrays:
         self._thinned.clear()
         self._waiting = {**self._waiting_before}
         self.waiting_bytes = sum([waiting.pack.nbytes for waiting in self._waiting.values()])
+        self._packs.update({number: item.pack.arrays for number, item in self._waiting.items()})
+
+    def committed(self) -> None:
+        """End a batch: it cannot be rolled back any more."""
+        self._waiting_before.clear()
+
+    def forget(self) -> None:
+        """Let all arrays go that were to be written."""
+        self._waiting.clear()
+        self._waiting_before.clear()
+        self.waiting_bytes = 0
 
     def protect(self, first: int, end: int) -> None:
         """Keep the arrays with ``first <= seq < end``, whatever the budget.
@@ -324,9 +336,8 @@ class StoredArrays:
         """Write the pack that has waited longest."""
         number, waited = self._take_waiting(next(iter(self._waiting)))
         pack, content, changed = waited.gathered()
-        if len(changed):
-            self._file.add_flags(dict.fromkeys(changed.tolist(), CHANGED))
-            self._given_way += len(changed)
+        self._flag_changed(changed)
+        self._given_way += len(changed)
         if pack is None:
             self._fallen[number] = self._blobs.pop(number)
             self._nbytes -= waited.nbytes
@@ -342,6 +353,11 @@ class StoredArrays:
         seed = seed_of(pack.first_seq, pack.last_seq, pack.outputs, pack.data)
         sums = [(number, nth, chunk_sum(part, seed)) for nth, part in enumerate(parts)]
         self._file.insert("checksum", [(number, number, np.array(sums, dtype=SUMS).tobytes())])
+
+    def _flag_changed(self, seqs: Integers) -> None:
+        """Note which executions produced arrays that the program wrote to."""
+        if len(seqs):
+            self._file.add_flags(dict.fromkeys(seqs.tolist(), CHANGED))
 
     def _make_room(self, nbytes: int, accepted: Accepted) -> int:
         """Drop the oldest arrays until new ones fit, or nothing is left that may be dropped.
@@ -391,7 +407,8 @@ class StoredArrays:
         """Value, seq and array of everything in a pack."""
         waiting = self._waiting.get(number)
         if waiting is not None:
-            pack, content, _ = waiting.pack.gathered()
+            pack, content, changed = waiting.pack.gathered()
+            self._flag_changed(changed)
             if pack is None:
                 return iter(())
             row: tuple[Any, ...] = (*pack[:2], *pack[3:5])

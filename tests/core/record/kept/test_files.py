@@ -299,7 +299,7 @@ def pack_of(first: int, many: int = 100) -> Pack:
         np.zeros((many, 32), np.int64), np.zeros((many, 8)),
     )  # fmt: skip
     elements = np.repeat(seqs.astype(np.float64), 100).tobytes()
-    return packed(of, np.arange(many) * 800, len(elements), lambda: elements)
+    return packed(of, np.arange(many) * 800, len(elements), lambda: (elements, b""))
 
 
 def seqs_in(writer: Writer) -> tuple[list[tuple[int, int]], list[int]]:

@@ -152,8 +152,7 @@ def test_a_pack_may_lose_all_of_its_arrays(tmp_path: Path, held: list[int]) -> N
     path, results, many = tmp_path / "r.nscope", [], 130
     x = ns.ones((4 * SIZE, SIZE))
     with ns.record(path, "values"):
-        for step in ns.steps(range(many)):
-            results.append(x * float(step))  # 42 MB: several packs
+        results += [x * float(step) for step in ns.steps(range(many))]  # 42 MB: several packs
         for result in results[10:]:
             result.data[...] = 0.0
     assert sum(held) > many - 5
@@ -161,7 +160,7 @@ def test_a_pack_may_lose_all_of_its_arrays(tmp_path: Path, held: list[int]) -> N
     assert [product is None for product in products] == [False] * 10 + [True] * (many - 10)
     assert all((product == step).all() for step, product in enumerate(products[:10]))
     with Recording.open(path) as recording:
-        arrays, nbytes = recording.kept_arrays()
+        _, nbytes = recording.kept_arrays()
         assert nbytes < many * results[0].nbytes / 2
         assert recording.dropped().blobs == many - 10
     with closing(sqlite3.connect(path)) as database:

@@ -24,14 +24,14 @@ def packed(seed: int) -> tuple[packing.Pack, list[tuple[int, int, bytes]]]:
     starts = np.cumsum([0, *map(len, pieces[:-1])])
     elements = b"".join(pieces)
     cells = zip(columns.values.tolist(), columns.seqs.tolist(), pieces, strict=True)
-    return packing.packed(columns, starts, len(elements), lambda: elements), [*cells]
+    return packing.packed(columns, starts, len(elements), lambda: (elements, b"")), [*cells]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     pack, cells = packed(seed)
     kept = packing.taken((pack.first_seq, pack.last_seq, pack.outputs, pack.data))
-    arrays = packing.arrays_of(kept, pack.elements())
+    arrays = packing.arrays_of(kept, pack.gather()[0])
     assert [(value, seq, array.tobytes()) for value, seq, array in arrays] == cells
     assert (pack.first_seq, pack.last_seq, pack.arrays) == (cells[0][1], cells[-1][1], len(cells))
     steps = statistics_of(seed)[0].steps
@@ -98,8 +98,9 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
         blocks.append((block + b"rest", 6, len(block)))
     outputs = np.array(rows, dtype=np.int64)
     nbytes, starts = native.place_elements(tuple(blocks), outputs, b"")
-    elements = bytes(native.gather_elements(tuple(blocks), outputs, b"", starts, nbytes))
-    assert len(elements) == nbytes
+    memory, changed = native.gather_elements(tuple(blocks), outputs, b"", starts, nbytes)
+    elements = bytes(memory)
+    assert (len(elements), changed) == (nbytes, b"")
     for piece, start in zip(pieces, np.frombuffer(starts, np.int64).tolist(), strict=True):
         assert elements[start : start + len(piece)] == piece
     small = sum(len(piece) for piece in pieces if len(piece) < 64)
@@ -117,8 +118,8 @@ def test_turned_elements_stay_within_their_output(
     row = np.zeros(14, np.int64)
     row[9], row[11], row[12], row[13] = 24, 0, -1, 2
     content, sizes = bytes(range(24)), np.array([*shape, *strides], np.int64)
-    gathered = native.gather_elements(((content, 0, 24),), row, sizes, bytes(8), 24)
-    assert bytes(gathered) == content
+    gathered, changed = native.gather_elements(((content, 0, 24),), row, sizes, bytes(8), 24)
+    assert (bytes(gathered), changed) == (content, b"")
 
 
 def test_turned_elements_of_other_sizes_are_not_followed() -> None:
@@ -126,7 +127,8 @@ def test_turned_elements_of_other_sizes_are_not_followed() -> None:
     row, content = np.zeros(14, np.int64), bytes(range(9))
     row[9], row[12], row[13] = 9, -1, 2
     sizes = np.array([3, 1, 3, 3], np.int64)
-    assert bytes(native.gather_elements(((content, 0, 9),), row, sizes, bytes(8), 9)) == content
+    elements, _ = native.gather_elements(((content, 0, 9),), row, sizes, bytes(8), 9)
+    assert bytes(elements) == content
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,6 @@ def test_places_of_other_outputs_are_refused(starts: bytes, nbytes: int) -> None
     row = np.zeros(14, np.int64)
     row[9], row[11] = 8, 8
     blocks = ((bytes(24), 8, 16),)
-    assert len(native.gather_elements(blocks, row.tobytes(), b"", bytes(8), 8)) == 8
+    assert len(native.gather_elements(blocks, row.tobytes(), b"", bytes(8), 8)[0]) == 8
     with pytest.raises(ValueError, match="no places of these outputs"):
         native.gather_elements(blocks, row.tobytes(), b"", starts, nbytes)

@@ -78,7 +78,7 @@ def test_what_gives_way_in_time_is_never_written(tmp_path: Path) -> None:
 
     def noting(first: int) -> Any:
         pack = pack_of(first)
-        return pack._replace(elements=lambda: (gathered.append(first), pack.elements())[1])
+        return pack._replace(gather=lambda: (gathered.append(first), pack.gather())[1])
 
     writer.arrays.most_waiting = 1 << 30
     writer.begin()
