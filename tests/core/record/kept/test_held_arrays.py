@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
+import threading
+import time
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -167,3 +171,69 @@ def test_a_pack_may_lose_all_of_its_arrays(tmp_path: Path, held: list[int]) -> N
         numbers = {row[0] for row in database.execute("SELECT DISTINCT blob FROM chunk")}
         packs = {row[0] for row in database.execute("SELECT blob FROM pack")}
     assert packs <= numbers
+
+
+def test_an_array_that_became_equal_to_an_earlier_one_is_missing(
+    tmp_path: Path, held: list[int]
+) -> None:
+    path = tmp_path / "r.nscope"
+    with ns.record(path, "values"):
+        for step in ns.steps(range(STEPS)):
+            y = ns.full((SIZE, SIZE), float(step)) * 2.0
+            z = ns.full((SIZE, SIZE), float(step)) + 1.0
+            z.data[...] = y.data
+    assert sum(held) > STEPS
+    products, sums = arrays_in(path, "multiply"), arrays_in(path, "add")
+    for step, (product, total) in enumerate(zip(products, sums, strict=True)):
+        assert product is not None
+        assert (product == 2.0 * step).all()
+        assert total is None or (total == step + 1.0).all()
+    assert sum(total is None for total in sums) >= STEPS - 3  # the first ones were copied
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_arrays_go_with_the_recording(deleted: bool, tmp_path: Path, held: list[int]) -> None:
+    """Without a garbage collection, unless it is given up."""
+    path, arrays = tmp_path / "r.nscope", []
+    x = ns.ones((SIZE, SIZE))
+    gc.collect()
+    gc.disable()
+    try:
+        with ns.record(path, "values"):
+            for step in ns.steps(range(3 * STEPS)):
+                y = x * float(step)
+                arrays.append(weakref.ref(y.data))
+                if deleted and step == STEPS:
+                    path.unlink()
+            del y
+        if deleted:
+            gc.collect()
+        assert not any(array() is not None for array in arrays)
+    finally:
+        gc.enable()
+    assert deleted or sum(held) >= 2 * STEPS
+
+
+def test_what_follows_the_end_of_an_array_may_use_the_engine(
+    tmp_path: Path, held: list[int]
+) -> None:
+    path, threads, watching = tmp_path / "r.nscope", set(), []
+    x = ns.ones((SIZE, SIZE))
+
+    def ended(_: object) -> None:
+        threads.add(threading.get_ident())
+        _ = x + 1.0
+
+    with ns.record(path, "values"):
+        for step in ns.steps(range(20 * STEPS)):
+            y = x * float(step)
+            watching.append(weakref.ref(y.data, ended))
+        del y
+    while any(array() is not None for array in watching):  # between two operations of this thread
+        time.sleep(0)
+    assert threads == {threading.get_ident()}
+    assert sum(held) > 2 * STEPS
+    products = arrays_in(path, "multiply")
+    assert len(products) == 20 * STEPS
+    assert all(product is None or (product == step).all() for step, product in enumerate(products))
+    assert any(product is not None for product in products)
