@@ -127,13 +127,13 @@ int64_t place_outputs(const Block *blocks, const int64_t *rows, const int64_t *s
     return used;
 }
 
-/* The elements at a place: those of the first output there. */
+/* The elements at a place. */
 typedef struct {
     int64_t start;
-    const int64_t *row;
-    const char *data; /* in the order of the program's memory */
+    const int64_t *row; /* the output that they were copied from */
+    const char *data;   /* in the order of the program's memory */
     uint64_t hash;
-    int hashed;
+    int hashed, used;   /* `used`: whether an output has them */
 } Placed;
 
 typedef struct {
@@ -160,9 +160,11 @@ static Placed *placed_at(const Gathering *all, int64_t start) {
     return low < all->many && all->placed[low].start == start ? all->placed + low : NULL;
 }
 
-/* Copy the elements of the first output at a place, in C order. As the program may write to a held array at any time,
-   it is read once, and the hash is that of the copy. Returns 0 without memory. */
-static int copy_first(Gathering *all, const char *from, const int64_t *row, const int64_t *shape, char *to) {
+/* Copy an output's elements to a place, in C order. As the program may write to a held array at any time, it is read
+   once, and the hash is that of the copy. Returns 0 without memory. */
+static int copy_to(Gathering *all, Placed *placed, const Block *blocks, const int64_t *row, const int64_t *shape,
+                   char *to) {
+    const char *from = elements_of(blocks, row);
     int64_t nbytes = row[NBYTES];
     int is_turned = row[ORDER] == TURNED, held = !!(row[TYPE] & HELD);
     if (is_turned && held) {
@@ -176,41 +178,49 @@ static int copy_first(Gathering *all, const char *from, const int64_t *row, cons
         from = all->turned;
     }
     if (!is_turned || !turn_back(to, from, row, shape)) memcpy(to, from, (size_t)nbytes);
-    Placed *placed = all->placed + all->many;
-    placed->data = is_turned ? from : to;
+    *placed = (Placed){.start = placed->start, .row = row, .data = is_turned ? from : to};
     if (held) hash_at(placed);
     return 1;
 }
 
-/* Whether the elements at an output's place are not its own. */
-static int is_other(Placed *placed, const Block *blocks, const int64_t *row) {
+/* Whether the elements at a place are those of an output, as it was noted. */
+static int is_same(Placed *placed, const Block *blocks, const int64_t *row) {
     HeldOutput held;
-    if (!placed) return 1;
     if (!(row[TYPE] & HELD)) /* a copy: it was compared with memory that the program may have written to since */
-        return placed->row != row && placed->row[TYPE] & HELD &&
-               hash_at(placed) != hash_of(elements_of(blocks, row), row[NBYTES]);
+        return placed->row == row || !(placed->row[TYPE] & HELD) ||
+               hash_at(placed) == hash_of(elements_of(blocks, row), row[NBYTES]);
     memcpy(&held, blocks[row[BLOCK]].start + row[START], sizeof held);
-    return hash_at(placed) != held.hash;
+    return hash_at(placed) == held.hash;
 }
 
-/* Copy the elements of outputs to where `place` has placed them: equal ones follow the first. Returns the number of
-   bytes, or -1 without memory; sets the rows of the outputs whose elements are others, and how many. */
+/* Copy the elements of outputs to where `place` has placed them: equal ones follow the first. If the program has
+   written to the first one, others take its place. Returns the number of bytes, or -1 without memory; sets the rows of
+   the outputs whose elements are not there, and how many. */
 static int64_t gather(Gathering *all, const Outputs *outputs, const int64_t *starts, char *to, int64_t most,
                       int64_t *changed, Py_ssize_t *many_changed) {
+    const Block *blocks = outputs->blocks;
     const int64_t *row = outputs->rows, *shape = outputs->shapes;
     int64_t used = 0;
     *many_changed = 0;
     for (Py_ssize_t i = 0; i < outputs->many; shape += 2 * row[DIMENSIONS], row += PLACES, i++) {
         int64_t nbytes = row[NBYTES];
-        Placed *placed;
-        if (starts[i] == used && nbytes <= most - used) {
-            placed = all->placed + all->many;
-            *placed = (Placed){.start = used, .row = row};
-            if (!copy_first(all, elements_of(outputs->blocks, row), row, shape, to + used)) return -1;
+        int first = starts[i] == used && nbytes <= most - used, same = 0;
+        Placed *placed = first ? all->placed + all->many : placed_at(all, starts[i]);
+        if (first) {
+            *placed = (Placed){.start = used};
+            if (!copy_to(all, placed, blocks, row, shape, to + used)) return -1;
             all->many++;
             used += nbytes;
-        } else placed = placed_at(all, starts[i]);
-        if (is_other(placed, outputs->blocks, row)) changed[(*many_changed)++] = i;
+        }
+        if (placed && placed->row[NBYTES] == nbytes) {
+            same = is_same(placed, blocks, row);
+            if (!same && !placed->used && !first) {
+                if (!copy_to(all, placed, blocks, row, shape, to + placed->start)) return -1;
+                same = is_same(placed, blocks, row);
+            }
+            placed->used |= same;
+        }
+        if (!same) changed[(*many_changed)++] = i;
     }
     return used;
 }

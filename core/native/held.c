@@ -1,5 +1,6 @@
 /* The type `HeldArrays`. Freeing it runs no code of the program's: arrays with weak references, whose callbacks may
-   do anything, are let go by the main thread when it is between two operations. */
+   do anything, are let go by a thread of their own. Every other thread may own a lock that a callback waits for, or
+   have others wait for it. */
 #include "held.h"
 
 #include <stdint.h>
@@ -31,6 +32,7 @@ static struct {
 static struct {
     PyObject **arrays;
     Py_ssize_t count, room;
+    int started; /* whether there is a thread that lets them go */
 } later;
 
 static size_t first_place(const void *array) {
@@ -81,9 +83,11 @@ static void count_off(const void *array) {
     counts.used--;
 }
 
-static int let_go(void *nothing) {
+static void let_go(void *nothing) {
+    PyGILState_STATE state = PyGILState_Ensure();
     while (later.count) Py_DECREF(later.arrays[--later.count]);
-    return 0;
+    later.started = 0;
+    PyGILState_Release(state);
 }
 
 /* Let an array go, without running code of the program's. */
@@ -99,7 +103,14 @@ static void release(PyObject *array) {
         later.room = 2 * later.room + 16;
     }
     later.arrays[later.count++] = array;
-    Py_AddPendingCall(let_go, NULL); /* if there are too many others, the next one lets all go */
+    if (!later.started) later.started = PyThread_start_new_thread(let_go, NULL) != (unsigned long)-1;
+}
+
+/* The number of an array's elements. */
+static Py_ssize_t size_of(PyObject *array) {
+    Py_ssize_t size = 1;
+    for (int axis = 0; axis < ARRAY_OF(array)->dimensions; axis++) size *= ARRAY_OF(array)->shape[axis];
+    return size;
 }
 
 PyObject *new_held(void) { return PyType_GenericAlloc(held_type, 0); }
@@ -124,7 +135,7 @@ int reserve_held(PyObject *object, Py_ssize_t more) {
 
 Py_ssize_t hold(PyObject *object, PyObject *owner, const char *data, Py_ssize_t nbytes) {
     HeldArrays *self = (HeldArrays *)object;
-    self->all[self->count] = (HeldMemory){Py_NewRef(owner), ARRAY_OF(owner)->data, data, nbytes};
+    self->all[self->count] = (HeldMemory){Py_NewRef(owner), ARRAY_OF(owner)->data, size_of(owner), data, nbytes};
     self->nbytes += nbytes;
     count_one(owner);
     return self->count++;
@@ -136,7 +147,8 @@ const HeldMemory *held_in(PyObject *object, Py_ssize_t *count) {
     if (Py_TYPE(object) != held_type) return &none;
     HeldArrays *self = (HeldArrays *)object;
     for (HeldMemory *held = self->all; held < self->all + self->count; held++) {
-        if (!held->whole || held->whole == ARRAY_OF(held->owner)->data) continue;
+        int same = held->whole == ARRAY_OF(held->owner)->data && held->size == size_of(held->owner);
+        if (same || !held->whole) continue;
         char *zeros = calloc(1, (size_t)held->nbytes); /* the array was resized: other elements are found there */
         if (!zeros) return (HeldMemory *)PyErr_NoMemory();
         held->data = zeros;

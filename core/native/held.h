@@ -8,7 +8,8 @@
 /* Memory that is held: all of an array's, or a part. */
 typedef struct {
     PyObject *owner; /* the array that owns it; owned */
-    const char *whole; /* where all memory of the owner was */
+    const char *whole; /* where all memory of the owner was, and the number of its elements */
+    Py_ssize_t size;
     const char *data;
     Py_ssize_t nbytes;
 } HeldMemory;

@@ -13,9 +13,11 @@ static Py_ssize_t bytes_in(PyObject *array, Py_ssize_t itemsize) {
 }
 
 /* The array that owns an output's memory, if the output can be held: it is that array, or a view of most of it, to
-   which nothing else refers. Else NULL: the program may write to the array of a parameter, for example. */
+   which nothing else refers. Else NULL: the program may write to the array of a parameter, for example; or somebody
+   waits for the array's end. */
 static PyObject *held_owner(PyObject *array, PyObject *class, const Py_buffer *view) {
     PyObject *owner = owner_of(array, class);
+    if (owner && ARRAY_OF(owner)->weak_references) return NULL;
     if (!owner || owner == array) return owner;
     int most = ARRAY_OF(owner)->dtype == ARRAY_OF(array)->dtype &&
                bytes_in(owner, view->itemsize) <= 2 * view->len;

@@ -4,17 +4,18 @@
 
 #include <stdint.h>
 
-#define HASH_LANES 16
+#define HASH_LANES 8
 
 /* A hash of pieces of memory, one after the other. */
 typedef struct {
-    uint64_t sums[HASH_LANES], keys[HASH_LANES];
-    uint64_t bytes;
+    uint64_t lanes[HASH_LANES][2], bytes;
 } MemoryHash;
 
 void start_hash(MemoryHash *hash);
 void hash_piece(MemoryHash *hash, const char *data, int64_t bytes);
-uint64_t finish_hash(const MemoryHash *hash);
+
+/* The hash of all pieces, to which none can be added afterwards. */
+uint64_t finish_hash(MemoryHash *hash);
 
 /* The hash of a single piece. */
 uint64_t hash_of(const char *data, int64_t bytes);

@@ -26,7 +26,7 @@
 #include "writers.h"
 
 /* The revision of the interface to Python; nodescope.native refuses a file with another one. */
-#define REVISION 48
+#define REVISION 49
 
 /* Below this number of elements, releasing the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384

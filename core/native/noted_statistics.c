@@ -174,7 +174,7 @@ static int can_repeat(const int64_t *at, int64_t earlier, int64_t nth, const Blo
     Axes axes;
     return type_of(facts[TYPE]) == type_of(at[1]) && facts[BYTES] == bytes_of_shape(at, facts[BYTES]) &&
            axes_of(at, facts[BYTES], &axes) != SCATTERED && facts[FACTS] != SCATTERED &&
-           elements_of(facts, block);
+           !(facts[TYPE] & HELD) && elements_of(facts, block);
 }
 
 /* Append an output's row to the columns, whose statistics are there already; 0 without memory. */

@@ -135,22 +135,40 @@ typedef struct {
     uint64_t sample;
     PyObject *held;     /* the array that is held in place of a copy, borrowed; or NULL */
     uint64_t hash;      /* of the elements, if it is known */
-    int hashed;
+    int hashed, digested; /* whether the hash is known, and the digest */
+    int64_t index;      /* where it is held already, or NONE */
     Digest digest;
 } Output;
 
-/* The number of an earlier output with the same elements in the same memory, such as that of a reshape or a
-   transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are computed
+/* The number of an earlier output that has a copy of the same elements in the same memory, such as that of a reshape
+   or a transposition, or NONE. Comparing them takes no longer than copying them, and their statistics are computed
    once. */
 static Py_ssize_t repeated(NotedOutputs *self, const Output *output) {
     const Recent *earlier = earlier_in(self->recent, &output->view, output->code & TYPES);
-    if (!earlier || earlier->owner) return NONE;
-    const char *content = self->start + earlier->place;
-    if (!earlier->held)
-        return memcmp(content, output->view.buf, (size_t)output->view.len) ? NONE : earlier->nth;
+    if (!earlier || earlier->owner || earlier->held) return NONE;
+    int same = !memcmp(self->start + earlier->place, output->view.buf, (size_t)output->view.len);
+    return same ? earlier->nth : NONE;
+}
+
+/* Whether an output can be held, or is by an earlier one, whose index and statistics are taken then. */
+static int can_hold(NotedOutputs *self, Output *output) {
+    const Py_buffer *view = &output->view;
+    const Recent *earlier = output->hashed ? earlier_in(self->recent, view, output->code & TYPES) : NULL;
     HeldOutput held;
-    memcpy(&held, content, sizeof held);
-    return output->hashed && output->hash == held.hash ? earlier->nth : NONE;
+    output->index = NONE;
+    if (earlier && earlier->held) {
+        memcpy(&held, self->start + earlier->place, sizeof held);
+        if (held.hash == output->hash) {
+            output->index = held.index;
+            output->digest = held.digest;
+            if (earlier->order != IN_ORDER || order_in(view) != IN_ORDER)
+                preview_digest(view, output->code & TYPES, &output->digest);
+            return 1;
+        }
+    }
+    if (output->held && !output->digested)
+        output->digested = digest_held(view, output->code & TYPES, &output->digest);
+    return output->held && output->digested;
 }
 
 /* The bytes of a record, and of the arrays that it holds; decides what is stored of its outputs. */
@@ -159,8 +177,13 @@ static Py_ssize_t record_bytes(NotedOutputs *self, Output *outputs, Py_ssize_t r
     Py_ssize_t bytes = 8 * (HEAD + reads + gives);
     *holding = 0;
     for (Output *output = outputs; output < outputs + gives; output++) {
-        if (output->code & HELD) *holding += output->view.len;
-        else if (!(output->code & DIGESTED)) {
+        if (output->code & DIGESTED) output->stored = sizeof output->digest;
+        else if (can_hold(self, output)) {
+            output->code |= HELD;
+            output->stored = sizeof(HeldOutput);
+            *holding += output->index == NONE ? output->view.len : 0;
+        } else {
+            output->code &= TYPES;
             output->repeats = repeated(self, output);
             output->stored = output->repeats == NONE ? output->view.len : (Py_ssize_t)sizeof(int64_t);
         }
@@ -190,29 +213,22 @@ static void digest_output(NotedOutputs *self, Output *output, PyObject *array, P
         repeat_digest(self->start, earlier, view, output->code, &output->digest);
     else if (!digested(self, view, output->code, &output->digest)) return;
     output->code |= DIGESTED;
-    output->stored = sizeof output->digest;
     PyObject *owner = order_in(view) == SCATTERED ? NULL : owner_of(array, self->array);
     if (!owner) return;
     output->sample = sample_of(view);
     if (!(output->owner = PyWeakref_NewRef(owner, NULL))) PyErr_Clear();
 }
 
-/* Hold an output instead of copying it, if that is possible and it repeats no other. */
+/* Prepare to hold an output instead of copying it, if that may be possible. */
 static void hold_output(NotedOutputs *self, Output *output, PyObject *array, PyObject *node) {
     const Py_buffer *view = &output->view;
     if (view->len < LEAST_HELD || order_in(view) == SCATTERED || !is_own(node)) return;
     const Recent *earlier = earlier_in(self->recent, view, output->code);
-    PyObject *owner = held_owner(array, self->array, view);
-    if (owner || (earlier && earlier->held)) {
-        output->hash = hash_of(view->buf, view->len);
-        output->hashed = 1;
-    }
-    if (!owner || (earlier && repeated(self, output) != NONE) ||
-        !digest_held(view, output->code, &output->digest))
-        return;
+    PyObject *owner = repeated(self, output) == NONE ? held_owner(array, self->array, view) : NULL;
+    if (!owner && !(earlier && earlier->held)) return;
     output->held = owner;
-    output->code |= HELD;
-    output->stored = sizeof(HeldOutput);
+    output->hash = hash_of(view->buf, view->len);
+    output->hashed = 1;
 }
 
 /* View outputs again after other code ran, which may have changed an array. Returns whether they still
@@ -241,10 +257,12 @@ static int64_t *write_output(NotedOutputs *self, int64_t *at, const Output *outp
     int order = order_in(view), digested = output->code & DIGESTED, held = output->code & HELD;
     if (output->repeats != NONE) *at = output->repeats;
     else if (held) {
-        Py_ssize_t index = hold(self->held, output->held, view->buf, view->len);
-        const HeldOutput content = {index, output->hash, output->digest};
+        HeldOutput content = {output->index, output->hash, output->digest};
+        if (content.index == NONE) {
+            content.index = hold(self->held, output->held, view->buf, view->len);
+            self->held_bytes += view->len;
+        }
         memcpy(at, &content, sizeof content);
-        self->held_bytes += view->len;
     } else if (digested) memcpy(at, &output->digest, sizeof output->digest);
     else if (order == SCATTERED) copy_in_order((char *)at, view);
     else memcpy(at, view->buf, (size_t)view->len);
@@ -276,7 +294,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
         output->value = PyLong_AsLongLong(PyTuple_GetItem(values, seen));
         output->repeats = NONE;
         output->owner = output->held = NULL;
-        output->hashed = 0;
+        output->hashed = output->digested = 0;
         if (!output->view.len || output->view.ndim > MOST_AXES || output->view.len >= LARGE) {
             seen++;
             goto done;

@@ -74,18 +74,23 @@ static const Recent *earlier_read(Recent *recent, PyObject *array, PyObject *cla
     return NULL;
 }
 
-/* The digest of an output with the elements of an earlier one. `block`: the memory of the records. */
-static void repeat_digest(const char *block, const Recent *earlier, const Py_buffer *view, int code,
-                          Digest *digest) {
+/* Set a digest's preview to the first elements. */
+static void preview_digest(const Py_buffer *view, int code, Digest *digest) {
     Axes axes;
     Source source;
     Summary summary = {.size = view->len / view->itemsize};
-    memcpy(digest, block + earlier->place, sizeof *digest);
-    if (earlier->order == IN_ORDER && order_in(view) == IN_ORDER) return;
-    view_axes(view, &axes); /* the first elements are others if the axes are */
+    view_axes(view, &axes);
     describe(&source, view->buf, code, &axes);
     summary_preview(&source, &summary);
     memcpy(digest->preview, summary.preview, (size_t)summary.previewed * sizeof(double));
+}
+
+/* The digest of an output with the elements of an earlier one. `block`: the memory of the records. */
+static void repeat_digest(const char *block, const Recent *earlier, const Py_buffer *view, int code,
+                          Digest *digest) {
+    memcpy(digest, block + earlier->place, sizeof *digest);
+    /* the first elements are others if the axes are */
+    if (earlier->order != IN_ORDER || order_in(view) != IN_ORDER) preview_digest(view, code, digest);
 }
 
 static void forget_recent(Recent *recent) {

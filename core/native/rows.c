@@ -89,7 +89,7 @@ static int pieces_of(const Source *source, const char *first, Pieces *pieces) {
     return inner == axes;
 }
 
-/* The version and a checksum of a source's elements, so that a write that was not counted is noticed.
+/* The version and a hash of a source's elements, so that a write that was not counted is noticed.
    The version is -1 (unknown) if the elements lie far apart. */
 static Origin origin_of(const Source *source, int64_t version, int64_t count) {
     int64_t first = 0, last = 0;

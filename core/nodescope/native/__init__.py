@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 48
+REVISION: Final = 49
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256

@@ -126,6 +126,11 @@ class Batch:
         self._steps: dict[int, tuple[Any, ...]] = {}
         self._nodes: list[Node] = []
 
+    def abandon(self) -> None:
+        """Close the file after a fault, and let go what was collected."""
+        self._writer.abandon()
+        self._clear()
+
     def takes_more(self) -> bool:
         """Whether it may hold more elements; not if what is around a first NaN would give way."""
         self.nonfinite.appeared_in(self._noted.flags)
@@ -585,16 +590,10 @@ class Batch:
             )
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
-        if table in self._rows:
-            self._rows[table].append(row)
-        else:
-            self._rows[table] = [row]
+        self._rows.setdefault(table, []).append(row)
 
     def _called(self, calls: Sequence[tuple[int, dict[str, Any]]]) -> None:
         self._rows.setdefault("call", []).extend([(seq, encode(attrs)) for seq, attrs in calls])
 
     def _mark(self, seq: int, time_ns: int) -> None:
-        if seq > self.seq:
-            self.seq = seq
-        if time_ns > self.time_ns:
-            self.time_ns = time_ns
+        self.seq, self.time_ns = max(seq, self.seq), max(time_ns, self.time_ns)

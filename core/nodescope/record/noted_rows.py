@@ -18,6 +18,7 @@ import numpy as np
 from nodescope.record import blocks
 from nodescope.record.block_columns import collect
 from nodescope.record.kept.collected import KeptArrays
+from nodescope.record.kept.packing import MOST
 from nodescope.record.measured.collected import Measured
 from nodescope.record.measured.collected import statistics_of as measured_of
 from nodescope.record.measured.statistics import Integers, Statistics
@@ -73,7 +74,7 @@ class Noted:
         self._timed, self._values, self._writers = timed, values, writers
         self._at_once = min(budget_bytes // _PARTS, AT_ONCE_BYTES)
         self._open: list[QueuedOutputs] = []
-        self._open_bytes = 0
+        self._open_bytes = self._open_outputs = 0
         # Arrays that moved: the last seq before, and the arguments of `OperandWriters.moved`.
         self._moves: list[Move] = []
         self._seen: list[Statistics] = []
@@ -84,7 +85,10 @@ class Noted:
 
     def add(self, item: QueuedOutputs) -> None:
         """Add a lot."""
+        if self._open_outputs + item.lot.outputs > MOST:
+            self.note()
         self._open.append(item)
+        self._open_outputs += item.lot.outputs
         if item.lot.moves:
             numbers = iter(array_of("q", item.lot.moves))
             for after, value, before, now in zip(*[numbers] * MOVE, strict=True):
@@ -110,7 +114,7 @@ class Noted:
 
     def note(self) -> None:
         """Process the lots added so far. Must be called before later executions are processed."""
-        items, self._open, self._open_bytes = self._open, [], 0
+        items, self._open, self._open_bytes, self._open_outputs = self._open, [], 0, 0
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
             for part in ([item] for item in some) if reduced else ([*some],):
                 self._note(part)

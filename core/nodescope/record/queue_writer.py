@@ -586,7 +586,7 @@ class QueueWriter:
     def _give_up(self, error: Exception) -> None:
         self._queue.off = True
         self._queue.records.clear()
-        self.file.abandon()
+        self._batch.abandon()
         expected = isinstance(error, RecordingError | sqlite3.Error | OSError)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
         self.fault = f"the recording stopped, your program continues: {reason}"

@@ -181,6 +181,12 @@ PATTERNS = [
 @pytest.mark.parametrize("dtype", ["?", "u1", "f2", "i4", "f4", "f8"])
 def test_the_same_elements_in_another_order_are_others(dtype: str) -> None:
     """Also if sums of elements and of their places are the same."""
+    for rows in (2, 4, 16, 64):  # of one column
+        for start in range(0, 136, 8):
+            column = np.ones((200, 256), dtype)
+            other = column.copy()
+            other[start : start + rows, 3] = 0 if dtype == "?" else np.array(255).astype(dtype)
+            assert_found(column, other)
     for pattern in PATTERNS:
         rows = np.tile(np.array(pattern, dtype), (256, 1))
         for array in (rows, np.ascontiguousarray(rows.T)):
@@ -221,18 +227,25 @@ def test_an_array_that_becomes_equal_to_another_one_is_missing_alone() -> None:
             assert written(*lots) == ([expected[place] for place in order], [False, False])
 
 
-def test_what_shares_the_place_of_a_written_array_is_checked() -> None:
-    array = numbers(64, 64)
-    copied = Sink("numpy")
-    copied(array.copy())
-    for lots in ([lot_of(array), copied.lot()], [lot_of(array), lot_of(array.copy())]):
-        noted = statistics_of(lots, [0, 1], place=True)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_shares_the_place_of_a_written_array_takes_it_over(order: Any) -> None:
+    array = np.array(numbers(64, 65), order=order)
+    copied, equal, expected = Sink("numpy"), array.copy("K"), array.tobytes()
+    copied(equal)
+    for lots, lost in (
+        ([lot_of(array), copied.lot(), lot_of(array)], [True, False, False]),
+        ([*map(lot_of, (array, array, equal, equal.copy("K")))], [True, True, False, False]),
+    ):
+        noted = statistics_of(lots, [*range(len(lots))], place=True)
         assert noted.places is not None
-        assert np.frombuffer(noted.places[1], np.int64).tolist() == [0, 0]
+        assert {*np.frombuffer(noted.places[1], np.int64).tolist()} == {0}
+        before = array[3, 4]
         array[3, 4] += 1
-        assert gathered(lots, noted)[1] == [True, True]
-        array[3, 4] -= 1
-        assert gathered(lots, noted)[1] == [False, False]
+        elements, changed = gathered(lots, noted)
+        assert changed == lost
+        assert elements[-1] == expected
+        array[3, 4] = before
+        assert gathered(lots, noted)[1] == [False] * len(lots)
 
 
 def test_a_copy_that_comes_first_has_the_elements_of_a_written_array() -> None:
@@ -273,6 +286,16 @@ def test_elements_are_those_that_were_noted_whenever_the_program_writes(order: A
     assert written(*lots) == ([expected, expected], [False, False])
 
 
+def test_statistics_of_a_view_are_those_of_its_time() -> None:
+    """Its first elements are others than those of the array."""
+    array = numbers(64, 65)
+    lot, expected = lot_of(array, array.T, array.reshape(65, 64)), array.T.ravel()[:8].tolist()
+    first = array.ravel()[:8].tolist()
+    array[...] = -7.0
+    previews = statistics_of([lot], [0]).previews.tolist()
+    assert previews == [first, expected, first]
+
+
 def test_a_view_of_a_written_array_has_its_own_statistics() -> None:
     array = numbers(64, 64)
     sink = Sink()
@@ -291,6 +314,11 @@ def test_a_view_of_a_written_array_has_its_own_statistics() -> None:
 
 
 def test_a_resized_array_is_missing() -> None:
+    for size in (9_999, 2):
+        array = np.arange(1e4)
+        lot = lot_of(array)
+        array.resize(size, refcheck=False)  # perhaps in place
+        assert written(lot)[1] == [True]
     array = np.arange(1e4)
     lot = lot_of(array, numbers(64, 64))
     array.resize(3_000_000, refcheck=False)
@@ -301,27 +329,26 @@ def test_a_resized_array_is_missing() -> None:
     assert written(lot)[1] == [True, False]
 
 
-def test_letting_arrays_go_runs_no_code_of_the_program() -> None:
-    """Nor on another thread."""
+def test_what_follows_the_end_of_an_array_keeps_nobody_waiting() -> None:
+    """It has a thread of its own: others may own locks that it needs, or have others wait."""
     told: list[int] = []
+    lock = threading.Lock()
+
+    def ended(_: object) -> None:
+        with lock:
+            told.append(threading.get_ident())
+
     array, other = numbers(64, 64), numbers(64, 65)
-    watching = [
-        weakref.ref(array, lambda _: told.append(threading.get_ident())),
-        weakref.ref(other, lambda _: told.append(threading.get_ident())),
-    ]
     lots = [lot_of(array), lot_of(other)]
+    watching = [weakref.ref(array, ended), weakref.ref(other, ended)]
+    assert held(lot_of(array)) == [False]  # somebody waits for its end
     del array, other
-    waits = threading.Event()
-
-    def drops() -> None:
+    with lock:
         lots.clear()
-        waits.set()
-
-    threading.Thread(target=drops).start()
-    waits.wait()
-    while len(told) < 2:  # between two operations of this thread
+        assert told == []
+    while len(told) < 2:
         time.sleep(0)
-    assert told == [threading.main_thread().ident] * 2
+    assert threading.get_ident() not in told
     assert [reference() for reference in watching] == [None, None]
 
 
@@ -349,8 +376,9 @@ def test_references_to_any_number_of_arrays_are_counted(seed: int) -> None:
 
 def test_references_are_counted_and_let_go() -> None:
     array = numbers(64, 64)
-    before, gone = sys.getrefcount(array), weakref.ref(array)
+    before = sys.getrefcount(array)
     lots = [lot_of(array), lot_of(array), lot_of(numbers(64, 64))]
+    gone = weakref.ref(array)
     assert (sys.getrefcount(array), native.holds(array)) == (before + 2, 2)
     assert lots[0].shrinks
     lots[0].reduce()

@@ -57,7 +57,7 @@ class KeptArrays:
         self.changed: list[int] = []
 
     def __len__(self) -> int:
-        return len(self.few) + sum([pack.arrays for pack in self.packs])
+        return len(self.few) + len(self.changed) + sum([pack.arrays for pack in self.packs])
 
     def add(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
         """Add the outputs of lots that still have their copies, with their statistics; their

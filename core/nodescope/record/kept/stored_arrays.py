@@ -247,7 +247,7 @@ class StoredArrays:
         A pack waits in memory while all that wait take at most `most_waiting` bytes: if it gives
         way to newer ones before that, it is never written.
         """
-        fallen, self._given_way = self._given_way, 0
+        fallen = 0
         accepted: Accepted = {}
         for pack in packs:
             fallen += self._make_room(pack.nbytes, accepted)
@@ -264,6 +264,7 @@ class StoredArrays:
         while self.waiting_bytes > self.most_waiting:
             self._write_oldest()
         self._write_arrays(accepted)
+        fallen, self._given_way = fallen + self._given_way, 0
         return fallen
 
     def give_way(self, nbytes: int) -> bool:
