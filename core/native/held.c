@@ -84,6 +84,7 @@ static void count_off(const void *array) {
 }
 
 static void let_go(void *nothing) {
+    if (!Py_IsInitialized()) return; /* the interpreter is about to end, and with it the arrays */
     PyGILState_STATE state = PyGILState_Ensure();
     while (later.count) Py_DECREF(later.arrays[--later.count]);
     later.started = 0;
@@ -103,7 +104,8 @@ static void release(PyObject *array) {
         later.room = 2 * later.room + 16;
     }
     later.arrays[later.count++] = array;
-    if (!later.started) later.started = PyThread_start_new_thread(let_go, NULL) != (unsigned long)-1;
+    if (!later.started && Py_IsInitialized())
+        later.started = PyThread_start_new_thread(let_go, NULL) != (unsigned long)-1;
 }
 
 /* The number of an array's elements. */
